@@ -1,0 +1,60 @@
+//! Running a future on a thread that is no worker.
+
+use crate::parker::Parker;
+use crate::runtime::context;
+use giveway_budget::{OPERATIONS, with_budget};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.unpark();
+    }
+}
+
+thread_local! {
+    // The parker and waker of this thread's `block_on`, while none is using them.
+    static CACHED: RefCell<Option<(Arc<Parker>, Waker)>> = const { RefCell::new(None) };
+}
+
+fn new_parker() -> (Arc<Parker>, Waker) {
+    let parker = Arc::new(Parker::new());
+    parker.bind();
+    let waker = Waker::from(parker.clone());
+    (parker, waker)
+}
+
+/// Polls `future` on this thread until it is ready, parking in between.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    // A `block_on` within this one finds the cache empty and makes a parker of its own. A wake-up meant for an
+    // earlier user of a cached parker costs one poll too many.
+    let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
+    let mut cx = Context::from_waker(&waker);
+    let output = loop {
+        match with_budget(OPERATIONS, || future.as_mut().poll(&mut cx)) {
+            Poll::Ready(output) => break output,
+            Poll::Pending => parker.park(),
+        }
+    };
+    let _ = CACHED.try_with(|cached| cached.replace(Some((parker, waker))));
+    output
+}
+
+/// Panics on a worker thread: blocking it would hold up every task queued behind.
+#[track_caller]
+pub(crate) fn refuse_on_worker() {
+    let on_worker = context::with_worker(|worker| worker.is_some());
+    assert!(
+        !on_worker,
+        "`block_on` was called on a worker thread of a Giveway runtime, where it would block the tasks behind it; \
+         use `.await` instead"
+    );
+}

@@ -1,0 +1,43 @@
+//! An async runtime for servers that do background work beside latency-sensitive work.
+//!
+//! # Quick start
+//!
+//! ```
+//! giveway::block_on(async {
+//!     let answer = giveway::spawn(async { 6 * 7 });
+//!     assert_eq!(answer.await.unwrap(), 42);
+//! });
+//! ```
+//!
+//! [`block_on`] runs a future on this thread, on a runtime that it starts if there is none; [`spawn`] starts a task
+//! beside it. Names and behaviour follow tokio where the thing is the same: a [`JoinHandle`](task::JoinHandle)
+//! detaches on drop, `abort` cancels, and awaiting it gives a `Result`.
+//!
+//! For settings use a [`Builder`], for several runtimes hold each [`Runtime`], and to spawn from threads that are not
+//! the runtime's own clone a [`Handle`].
+//!
+//! # How it works
+//!
+//! Each worker has a queue of its own and a slot for the task woken last, steals half of another's queue when it has
+//! nothing, and sleeps when nobody has. `docs/architecture.md` in the repository draws it; every protocol has a page
+//! beside its code.
+
+mod block_on;
+mod fork;
+mod monitor;
+mod parker;
+mod registry;
+mod runtime;
+mod sched;
+mod sync;
+pub mod task;
+mod worker;
+
+#[cfg(test)]
+mod models;
+
+pub use giveway_budget as budget;
+pub use runtime::{
+    Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask, TaskPanic, block_on,
+};
+pub use task::{spawn, yield_now};

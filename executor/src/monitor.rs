@@ -1,0 +1,101 @@
+//! The one thread without a core: it notices what workers that are stuck in a poll cannot.
+//!
+//! Its one duty so far: a task in the slot of a worker whose poll does not return is handed to an idle worker. A slot
+//! is not announced when it is filled (that is what makes a hand-off between two tasks cost no system call), so
+//! somebody has to look whether its owner ever comes back.
+//!
+//! Asleep while every worker is: it makes no system call in an idle runtime. Whoever wakes a worker then wakes the
+//! monitor as well, so that a load which never lets all workers rest never pays for it.
+
+use crate::parker::Parker;
+use crate::runtime::{Phase, Shared};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::time::{Duration, Instant};
+
+/// How often the monitor looks while a worker is idle and could take over.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+
+/// How often it looks while every worker is busy, so that there is nobody to hand a stuck task to.
+const LOOK_BUSY_EVERY: Duration = Duration::from_millis(10);
+
+/// The monitor's share of a runtime.
+pub(crate) struct Monitor {
+    parker: Parker,
+    // Set by the monitor before it sleeps without a deadline, cleared by the first to rouse it.
+    asleep: AtomicBool,
+}
+
+impl Monitor {
+    pub(crate) fn new() -> Self {
+        Self { parker: Parker::new(), asleep: AtomicBool::new(false) }
+    }
+
+    /// Wakes the monitor if it sleeps. Called by whoever has woken a worker.
+    pub(crate) fn rouse(&self) {
+        // Ordering: SeqCst, partner of the store in `sleep`. The caller has counted a worker out of the idle set
+        // before; the monitor looks at the idle set after its store. One of the two sees the other.
+        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+            self.parker.unpark();
+        }
+    }
+
+    /// Wakes the monitor for the last time.
+    pub(crate) fn stop(&self) {
+        self.parker.unpark();
+    }
+}
+
+/// The monitor thread.
+pub(crate) fn run(shared: &Shared) {
+    let monitor = &shared.monitor;
+    monitor.parker.bind();
+    let mut seen = vec![0; shared.workers()];
+    while shared.gate.phase() == Phase::Open {
+        if all_idle(shared) {
+            sleep(shared);
+            continue;
+        }
+        look_at_slots(shared, &mut seen);
+        let pause = if shared.scheduler.idle.counts().idle() > 0 { LOOK_EVERY } else { LOOK_BUSY_EVERY };
+        monitor.parker.park_until(Instant::now() + pause);
+    }
+}
+
+fn all_idle(shared: &Shared) -> bool {
+    shared.scheduler.idle.counts().idle() == shared.workers()
+}
+
+/// Sleeps until somebody wakes a worker.
+fn sleep(shared: &Shared) {
+    let monitor = &shared.monitor;
+    // Ordering: SeqCst with the fence below, partner of `rouse` (which comes after a read-modify-write of the counts
+    // and its lock): either it sees us asleep, or we see its worker awake.
+    monitor.asleep.store(true, SeqCst);
+    std::sync::atomic::fence(SeqCst);
+    if all_idle(shared) && shared.gate.phase() == Phase::Open {
+        monitor.parker.park();
+    }
+    // Ordering: relaxed; a rouser that still sees true leaves a token, and our next pause is cut short.
+    monitor.asleep.store(false, Relaxed);
+}
+
+/// Marks the polls that were going on at the last look too, and gets help for the slots behind them.
+fn look_at_slots(shared: &Shared, seen: &mut [u32]) {
+    let mut stuck = false;
+    for (core, seen) in shared.scheduler.cores().iter().zip(seen) {
+        let polling = core.polling();
+        if polling == *seen && !core.slot.is_empty_relaxed() {
+            core.mark_stuck(polling);
+            stuck = true;
+        }
+        *seen = polling;
+    }
+    // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then
+    // the next look finds the slot still stuck.
+    if stuck && shared.scheduler.idle.must_wake() {
+        shared.unpark(shared.scheduler.idle.wake_one());
+    }
+}

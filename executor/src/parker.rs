@@ -1,0 +1,67 @@
+//! One thread waits here until another says go.
+//!
+//! A token of our own over the thread's parking place: `std::thread::park` may return for no reason, and user code
+//! may call it or `unpark` too, so neither its return nor its token means anything to us.
+
+use crate::sync::{AtomicBool, thread};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+#[cfg(not(giveway_loom))]
+use std::time::Instant;
+
+/// A place for one thread to park.
+pub(crate) struct Parker {
+    thread: OnceLock<thread::Thread>,
+    token: AtomicBool,
+}
+
+impl Parker {
+    pub(crate) fn new() -> Self {
+        Self { thread: OnceLock::new(), token: AtomicBool::new(false) }
+    }
+
+    /// Makes the calling thread the one that parks here. Called once, before anybody can know of it.
+    pub(crate) fn bind(&self) {
+        let bound = self.thread.set(thread::current());
+        debug_assert!(bound.is_ok(), "a parker belongs to one thread");
+    }
+
+    /// Waits for a token and takes it.
+    pub(crate) fn park(&self) {
+        while !self.take_token() {
+            thread::park();
+        }
+    }
+
+    /// Waits for a token until `deadline`. Whether there was one.
+    #[cfg(not(giveway_loom))]
+    pub(crate) fn park_until(&self, deadline: Instant) -> bool {
+        loop {
+            if self.take_token() {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    fn take_token(&self) -> bool {
+        // Ordering: acquire, partner of the release in `unpark`: what the waker did before, we see after. A swap and
+        // not a load and a store: a token put in between must not be overwritten.
+        self.token.swap(false, Acquire)
+    }
+
+    /// Leaves a token, and wakes the thread if it waits. Tokens do not add up.
+    pub(crate) fn unpark(&self) {
+        // Ordering: the release half is the partner of `take_token`. The acquire half keeps a second waker in the
+        // same chain as the first, so that the thread sees the work of both.
+        if !self.token.swap(true, AcqRel)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Settings of a runtime, and its start.
+
+use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
+use crate::sched::Local;
+use crate::task::Runnable;
+use crate::{monitor, worker};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+/// The most workers a runtime may have.
+///
+/// Far beyond any machine, and low enough that a count gone wrong (a size in bytes, a negative number cast) is an
+/// error at the start and not an exhausted machine.
+pub const MAX_WORKERS: usize = 4096;
+
+/// The environment variable that overrides the default number of workers.
+const WORKERS_VARIABLE: &str = "GIVEWAY_WORKERS";
+
+/// Settings for a [`Runtime`].
+///
+/// # Examples
+///
+/// ```
+/// let runtime = giveway::Builder::new().workers(2).thread_name("kitchen").build()?;
+/// runtime.block_on(async {
+///     let name = giveway::spawn(async { std::thread::current().name().map(str::to_owned) });
+///     assert!(name.await.unwrap().unwrap().starts_with("kitchen"));
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    workers: Option<usize>,
+    thread_name: String,
+    stack_size: Option<usize>,
+    hooks: Hooks,
+}
+
+impl Builder {
+    /// The default settings.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new() -> Self {
+        Self { workers: None, thread_name: "giveway".into(), stack_size: None, hooks: Hooks::default() }
+    }
+
+    /// How many workers run tasks: at least one, at most [`MAX_WORKERS`], which [`build`](Self::build) checks.
+    ///
+    /// By default as many as `GIVEWAY_WORKERS` says, or else as many CPUs as this process may use, with its cgroup's
+    /// quota and its affinity taken into account.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().workers(3).build()?;
+    /// assert_eq!(runtime.handle().workers(), 3);
+    /// assert!(giveway::Builder::new().workers(0).build().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// The name of the worker threads; each gets its number after it. By default `giveway`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().thread_name("kitchen").build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = name.into();
+        self
+    }
+
+    /// The stack size of the worker threads in bytes. By default that of the standard library.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().stack_size(4 << 20).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Called by each worker thread before it runs its first task. A panic in it is contained.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().on_thread_start(|| println!("good morning")).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_thread_start(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.on_thread_start = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called by each worker thread after its last task is gone. A panic in it is contained.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().on_thread_stop(|| println!("good night")).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_thread_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.hooks.on_thread_stop = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called on the worker when a task has panicked, and decides what happens next. A panic in the hook itself is
+    /// contained, and counts as [`PanicPolicy::Continue`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway::PanicPolicy;
+    ///
+    /// let runtime = giveway::Builder::new()
+    ///     .on_task_panic(|panic| {
+    ///         eprintln!("task {} from {} panicked", panic.id(), panic.spawned_at());
+    ///         PanicPolicy::Continue
+    ///     })
+    ///     .build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_task_panic(mut self, hook: impl Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync + 'static) -> Self {
+        self.hooks.on_task_panic = Some(Arc::new(hook));
+        self
+    }
+
+    /// Starts the runtime's threads.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the number of workers, given here or by `GIVEWAY_WORKERS`, is
+    /// not one to [`MAX_WORKERS`], or a thread name holds a NUL byte; otherwise what the OS says when it refuses a
+    /// thread. Threads already started have ended by then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let error = giveway::Builder::new().workers(1_000_000).build().unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    /// ```
+    pub fn build(self) -> io::Result<Runtime> {
+        let workers = match self.workers {
+            Some(workers) => check_workers(workers, "the builder")?,
+            None => default_workers()?,
+        };
+        if self.thread_name.contains('\0') {
+            return Err(invalid("a thread name must not hold a NUL byte".into()));
+        }
+        let (shared, locals) = Shared::new(workers, self.hooks.clone());
+        let shared = Arc::new(shared);
+        let mut threads = Vec::with_capacity(workers + 1);
+        for local in locals {
+            match self.start_worker(shared.clone(), local) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => return Err(give_up(&shared, threads, error)),
+            }
+        }
+        match self.start_monitor(shared.clone()) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => return Err(give_up(&shared, threads, error)),
+        }
+        Ok(Runtime { handle: Handle { shared }, threads })
+    }
+
+    fn start_worker(&self, shared: Arc<Shared>, local: Local<Runnable>) -> io::Result<thread::JoinHandle<()>> {
+        let name = format!("{}-{}", self.thread_name, local.index());
+        self.thread(name).spawn(move || worker::run(shared, local))
+    }
+
+    fn start_monitor(&self, shared: Arc<Shared>) -> io::Result<thread::JoinHandle<()>> {
+        let name = format!("{}-monitor", self.thread_name);
+        self.thread(name).spawn(move || monitor::run(&shared))
+    }
+
+    fn thread(&self, name: String) -> thread::Builder {
+        let thread = thread::Builder::new().name(name);
+        match self.stack_size {
+            Some(bytes) => thread.stack_size(bytes),
+            None => thread,
+        }
+    }
+}
+
+/// Ends the threads that were started, after the OS refused one more.
+fn give_up(shared: &Arc<Shared>, started: Vec<thread::JoinHandle<()>>, error: io::Error) -> io::Error {
+    let (started_now, wanted) = (started.len(), shared.workers() + 1);
+    shared.gate.never_started(shared.workers().saturating_sub(started_now));
+    super::shutdown::and_join(shared, started);
+    io::Error::new(error.kind(), format!("thread {} of {wanted} could not be started: {error}", started_now + 1))
+}
+
+fn default_workers() -> io::Result<usize> {
+    match std::env::var(WORKERS_VARIABLE) {
+        Ok(text) => match text.trim().parse() {
+            Ok(workers) => check_workers(workers, WORKERS_VARIABLE),
+            Err(_) => Err(invalid(format!(
+                "{WORKERS_VARIABLE} is {text:?}, which is not a number of workers; set it to 1 to {MAX_WORKERS} or unset it"
+            ))),
+        },
+        Err(std::env::VarError::NotPresent) => {
+            Ok(thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS))
+        }
+        Err(error @ std::env::VarError::NotUnicode(_)) => Err(invalid(format!("{WORKERS_VARIABLE}: {error}"))),
+    }
+}
+
+fn check_workers(workers: usize, source: &str) -> io::Result<usize> {
+    if (1..=MAX_WORKERS).contains(&workers) {
+        return Ok(workers);
+    }
+    Err(invalid(format!("{source} asks for {workers} workers; a runtime has 1 to {MAX_WORKERS}")))
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("workers", &self.workers)
+            .field("thread_name", &self.thread_name)
+            .field("stack_size", &self.stack_size)
+            .field("hooks", &self.hooks)
+            .finish()
+    }
+}

@@ -1,0 +1,196 @@
+//! Holding a runtime from anywhere.
+
+use super::{Shared, context};
+use crate::block_on;
+use crate::task::JoinHandle;
+use futures_task::{FutureObj, SpawnError};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A handle to a runtime: cheap to clone, may be sent anywhere, and does not keep the runtime running.
+///
+/// Once the runtime has been shut down, what is spawned through a handle is dropped at once, and its
+/// [`JoinHandle`] yields a [cancelled](crate::task::JoinError::is_cancelled) error.
+///
+/// # Examples
+///
+/// ```
+/// let runtime = giveway::Runtime::new()?;
+/// let handle = runtime.handle().clone();
+/// let task = std::thread::spawn(move || handle.spawn(async { 1 })).join().unwrap();
+/// assert_eq!(runtime.block_on(task).unwrap(), 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Handle {
+    /// The current runtime of this thread.
+    ///
+    /// # Panics
+    ///
+    /// Outside any runtime. See [`try_current`](Self::try_current).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::block_on(async {
+    ///     giveway::Handle::current().spawn(async {});
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn current() -> Self {
+        Self::try_current().expect(
+            "no Giveway runtime is current on this thread; call this from a task, from within `block_on`, \
+             or after `Handle::enter`",
+        )
+    }
+
+    /// The current runtime of this thread, if it is in one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// assert!(giveway::Handle::try_current().is_none());
+    /// giveway::block_on(async { assert!(giveway::Handle::try_current().is_some()) });
+    /// ```
+    pub fn try_current() -> Option<Self> {
+        context::current_shared().map(|shared| Self { shared })
+    }
+
+    /// Spawns a future as a task of this runtime; see [`giveway::spawn`](crate::spawn).
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let task = runtime.handle().spawn(async { 1 });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn_with(None, Location::caller(), future)
+    }
+
+    #[track_caller]
+    pub(crate) fn spawn_with<F>(
+        &self,
+        name: Option<Box<str>>,
+        location: &'static Location<'static>,
+        future: F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        context::with_worker(|worker| match worker {
+            Some(worker) if worker.belongs_to(&self.shared) => worker.spawn(name, location, future),
+            _ => self.shared.spawn_from_outside(name, location, future),
+        })
+    }
+
+    /// Runs a future on the calling thread until it is done, with this as its current runtime.
+    ///
+    /// The future goes on being polled even if the runtime is shut down meanwhile; what it spawns then is cancelled.
+    ///
+    /// # Panics
+    ///
+    /// Where [`Runtime::block_on`](super::Runtime::block_on) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// assert_eq!(runtime.handle().block_on(async { 5 }), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        block_on::refuse_on_worker();
+        self.shared.refuse_in_forked_child();
+        let _inside = self.enter();
+        block_on::block_on(future)
+    }
+
+    /// Makes this the current runtime of the calling thread until the guard is dropped.
+    ///
+    /// [`giveway::spawn`](crate::spawn) goes to it, also on a worker thread of another runtime.
+    ///
+    /// # Panics
+    ///
+    /// Dropping guards in another order than the reverse of their making panics; scopes get it right by themselves.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let inside = runtime.handle().enter();
+    /// let task = giveway::spawn(async { 1 });
+    /// drop(inside);
+    /// assert_eq!(runtime.block_on(task).unwrap(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn enter(&self) -> EnterGuard<'_> {
+        EnterGuard { _entered: context::Entered::new(self.shared.clone()), handle: PhantomData }
+    }
+
+    /// How many workers the runtime has.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().workers(3).build()?;
+    /// assert_eq!(runtime.handle().workers(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn workers(&self) -> usize {
+        self.shared.workers()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("workers", &self.workers()).finish()
+    }
+}
+
+/// So that libraries which spawn through the `futures` traits can be given a handle.
+impl futures_task::Spawn for Handle {
+    #[track_caller]
+    fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
+        self.status()?;
+        self.spawn(future);
+        Ok(())
+    }
+
+    fn status(&self) -> Result<(), SpawnError> {
+        if self.shared.gate.phase() == super::Phase::Open { Ok(()) } else { Err(SpawnError::shutdown()) }
+    }
+}
+
+/// Leaves the runtime on drop; see [`Handle::enter`].
+#[must_use = "the runtime is left again when the guard is dropped"]
+pub struct EnterGuard<'a> {
+    _entered: context::Entered,
+    handle: PhantomData<&'a Handle>,
+}
+
+impl fmt::Debug for EnterGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EnterGuard")
+    }
+}

@@ -1,0 +1,101 @@
+//! What the user asked to be called for.
+
+use crate::task::{Id, Meta, contain};
+use std::any::Any;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+type ThreadHook = Arc<dyn Fn() + Send + Sync>;
+type PanicHook = Arc<dyn Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync>;
+
+/// The user's hooks. A hook that panics is contained: its message goes to the panic hook of the process, and the
+/// runtime goes on as if it had returned.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks {
+    pub(crate) on_thread_start: Option<ThreadHook>,
+    pub(crate) on_thread_stop: Option<ThreadHook>,
+    pub(crate) on_task_panic: Option<PanicHook>,
+}
+
+impl Hooks {
+    pub(crate) fn thread_started(&self) {
+        call(self.on_thread_start.as_ref());
+    }
+
+    pub(crate) fn thread_stopping(&self) {
+        call(self.on_thread_stop.as_ref());
+    }
+
+    pub(crate) fn task_panicked(&self, meta: &Meta, payload: &(dyn Any + Send)) -> PanicPolicy {
+        let Some(hook) = &self.on_task_panic else { return PanicPolicy::Continue };
+        let panic = TaskPanic { meta, payload };
+        contain(|| hook(&panic)).unwrap_or(PanicPolicy::Continue)
+    }
+}
+
+fn call(hook: Option<&ThreadHook>) {
+    if let Some(hook) = hook {
+        let _contained = contain(|| hook());
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks")
+            .field("on_thread_start", &self.on_thread_start.is_some())
+            .field("on_thread_stop", &self.on_thread_stop.is_some())
+            .field("on_task_panic", &self.on_task_panic.is_some())
+            .finish()
+    }
+}
+
+/// What to do after a task has panicked; see [`Builder::on_task_panic`](super::Builder::on_task_panic).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PanicPolicy {
+    /// Hand the panic to the task's `JoinHandle` and go on. The default.
+    Continue,
+    /// Hand it over, then shut the runtime down: every other task is cancelled.
+    Shutdown,
+    /// Abort the process.
+    Abort,
+}
+
+/// A task that panicked; see [`Builder::on_task_panic`](super::Builder::on_task_panic).
+pub struct TaskPanic<'a> {
+    meta: &'a Meta,
+    payload: &'a (dyn Any + Send),
+}
+
+impl<'a> TaskPanic<'a> {
+    /// The task's number.
+    pub fn id(&self) -> Id {
+        self.meta.id
+    }
+
+    /// The task's name, if it was given one.
+    pub fn name(&self) -> Option<&'a str> {
+        self.meta.name.as_deref()
+    }
+
+    /// Where the task was spawned.
+    pub fn spawned_at(&self) -> &'static Location<'static> {
+        self.meta.location
+    }
+
+    /// What it panicked with.
+    pub fn payload(&self) -> &'a (dyn Any + Send) {
+        self.payload
+    }
+}
+
+impl fmt::Debug for TaskPanic<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskPanic")
+            .field("id", &self.id())
+            .field("name", &self.name())
+            .field("spawned_at", &self.spawned_at())
+            .finish_non_exhaustive()
+    }
+}

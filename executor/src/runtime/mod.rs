@@ -1,0 +1,236 @@
+//! The runtime: what its threads share, and the handles by which users hold it.
+
+mod builder;
+pub(crate) mod context;
+mod handle;
+mod hooks;
+mod shared;
+mod shutdown;
+
+pub use builder::{Builder, MAX_WORKERS};
+pub use handle::{EnterGuard, Handle};
+pub use hooks::{PanicPolicy, TaskPanic};
+pub use shutdown::{ShutdownReport, StuckTask};
+
+pub(crate) use hooks::Hooks;
+pub(crate) use shared::{Post, Shared};
+pub(crate) use shutdown::{Gate, Phase};
+
+use crate::block_on as blocking;
+use crate::task::JoinHandle;
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+/// A multi-threaded runtime: a set of worker threads, and the tasks they run.
+///
+/// # Dropping
+///
+/// Dropping the runtime shuts it down: no further task is taken, every task is dropped at its next await point, each
+/// on a worker thread, and the threads are joined. A task that does not come back from a poll holds that up; see
+/// [`shutdown_timeout`](Self::shutdown_timeout). A task's destructor may do whatever it likes: wake, spawn (the new
+/// future is dropped at once), drop other handles.
+///
+/// Dropped by one of its own workers (a task owned the last reference), it does not wait for the threads: they finish
+/// by themselves.
+///
+/// # Examples
+///
+/// ```
+/// let runtime = giveway::Builder::new().workers(2).build()?;
+/// let sum = runtime.block_on(async {
+///     let a = giveway::spawn(async { 1 });
+///     let b = giveway::spawn(async { 2 });
+///     a.await.unwrap() + b.await.unwrap()
+/// });
+/// assert_eq!(sum, 3);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Runtime {
+    handle: Handle,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// A runtime with the default settings: `Builder::new().build()`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new() -> std::io::Result<Self> {
+        Builder::new().build()
+    }
+
+    /// Runs a future on the calling thread until it is done; its tasks run on the workers meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the future does; on a worker thread of any Giveway runtime, whose tasks it would block; and in the
+    /// child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// assert_eq!(runtime.block_on(async { 5 }), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.handle.block_on(future)
+    }
+
+    /// Spawns a future as a task; see [`giveway::spawn`](crate::spawn).
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let task = runtime.spawn(async { 5 });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.handle.spawn_with(None, Location::caller(), future)
+    }
+
+    /// A handle to the runtime, to be cloned and sent about.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let handle = runtime.handle().clone();
+    /// std::thread::spawn(move || handle.spawn(async {})).join().unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Makes this the current runtime of the calling thread; see [`Handle::enter`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let _inside = runtime.enter();
+    /// giveway::spawn(async {}); // onto `runtime`
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn enter(&self) -> EnterGuard<'_> {
+        self.handle.enter()
+    }
+
+    /// Shuts down, and waits for at most `timeout`. Returns what was stuck by then.
+    ///
+    /// What is stuck is a task that has not returned from its poll, or a destructor that has not returned. Its thread
+    /// is left to itself: when the poll returns, the task is dropped and the thread ends. Tasks that merely wait are
+    /// dropped on a worker, or on the calling thread if no worker was free to.
+    ///
+    /// On one of the runtime's own workers it does not wait, and its report names at least the calling task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Runtime::new()?;
+    /// runtime.spawn(std::future::pending::<()>());
+    /// let report = runtime.shutdown_timeout(Duration::from_secs(5));
+    /// assert!(report.is_clean(), "stuck: {report}");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> ShutdownReport {
+        shutdown::with_timeout(&self.handle.shared, std::mem::take(&mut self.threads), timeout)
+    }
+
+    /// Shuts down without waiting: `shutdown_timeout(Duration::ZERO)`, its report thrown away.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// runtime.shutdown_background();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown_background(self) {
+        let _ = self.shutdown_timeout(Duration::ZERO);
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        shutdown::and_join(&self.handle.shared, std::mem::take(&mut self.threads));
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("workers", &self.handle.workers()).finish()
+    }
+}
+
+/// The runtime that serves whoever is in no other. Lives as long as the process.
+#[track_caller]
+pub(crate) fn default_runtime() -> &'static Runtime {
+    static DEFAULT: OnceLock<Runtime> = OnceLock::new();
+    // Not `get_or_init` with a panic inside: a failed start must not stop a later try.
+    if let Some(runtime) = DEFAULT.get() {
+        return runtime;
+    }
+    match Builder::new().build() {
+        // Another thread may have been faster. Its runtime is the one; ours, never used, is dropped.
+        Ok(runtime) => DEFAULT.get_or_init(|| runtime),
+        Err(error) => panic!("the default runtime could not be started: {error}"),
+    }
+}
+
+/// Runs a future on the calling thread until it is done.
+///
+/// Inside a runtime (one that the thread has [entered](Handle::enter), or whose `block_on` is further up the stack)
+/// that one serves the future; anywhere else the default runtime does, which is started at first use and lives as
+/// long as the process. It has as many workers as the process may use CPUs (cgroup limits and affinity count), or
+/// `GIVEWAY_WORKERS`.
+///
+/// # Panics
+///
+/// Panics if the future does; on a worker thread of any Giveway runtime (use `.await` there); in the child of a
+/// `fork`; and if the default runtime cannot be started.
+///
+/// # Examples
+///
+/// ```
+/// let bread = giveway::block_on(async {
+///     let baking = giveway::spawn(async { "bread" });
+///     baking.await.unwrap()
+/// });
+/// assert_eq!(bread, "bread");
+/// ```
+#[track_caller]
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    blocking::refuse_on_worker();
+    match Handle::try_current() {
+        Some(handle) => handle.block_on(future),
+        None => default_runtime().block_on(future),
+    }
+}

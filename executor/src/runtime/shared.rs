@@ -1,0 +1,142 @@
+//! What the threads of one runtime share.
+
+use super::{Gate, Hooks, Phase};
+use crate::fork::Birth;
+use crate::monitor::Monitor;
+use crate::parker::Parker;
+use crate::registry::Registry;
+use crate::sched::{Local, Scheduler};
+use crate::task::{self, Id, JoinHandle, Meta, Runnable};
+use crossbeam_utils::CachePadded;
+use std::future::Future;
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+
+/// What the threads of one runtime share.
+///
+/// Counted by the user's handles and by each thread of the runtime, never by a task: a spawn or a wake-up would then
+/// write a line that all cores share. Why it is alive when a waker reaches for it is argued at `worker::schedule`.
+pub(crate) struct Shared {
+    pub(crate) scheduler: Scheduler<Runnable>,
+    pub(crate) posts: Box<[CachePadded<Post>]>,
+    pub(crate) registry: Registry,
+    pub(crate) gate: Gate,
+    pub(crate) monitor: Monitor,
+    pub(crate) hooks: Hooks,
+    pub(crate) birth: Birth,
+}
+
+/// A worker's place: where it parks, and what it is doing.
+pub(crate) struct Post {
+    pub(crate) parker: Parker,
+    // The task being polled, zero if none, and where it was spawned. Two plain words, written by the worker at each
+    // poll and read for reports, which tolerate a mixture of one task and the next.
+    running: AtomicU64,
+    spawned_at: AtomicPtr<Location<'static>>,
+}
+
+impl Post {
+    fn new() -> Self {
+        Self { parker: Parker::new(), running: AtomicU64::new(0), spawned_at: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[inline]
+    pub(crate) fn begin(&self, meta: &Meta) {
+        // Ordering: the id is relaxed; the location is released after it for readers that want both to match.
+        self.running.store(meta.id.get(), Relaxed);
+        self.spawned_at.store(ptr::from_ref(meta.location).cast_mut(), Release);
+    }
+
+    #[inline]
+    pub(crate) fn end(&self) {
+        self.running.store(0, Relaxed);
+    }
+
+    /// The task that was running a moment ago, and where it was spawned.
+    pub(crate) fn running(&self) -> Option<(Id, &'static Location<'static>)> {
+        let id = Id::from_raw(self.running.load(Relaxed))?;
+        // SAFETY: null, or a `&'static Location` stored by `begin`; a task whose id was seen has stored one.
+        let location = unsafe { self.spawned_at.load(Relaxed).as_ref() }?;
+        Some((id, location))
+    }
+}
+
+impl Shared {
+    /// The shared half of a runtime, and the private halves of its cores.
+    pub(crate) fn new(workers: usize, hooks: Hooks) -> (Self, Vec<Local<Runnable>>) {
+        let (scheduler, locals) = Scheduler::new(workers);
+        let shared = Self {
+            scheduler,
+            posts: (0..workers).map(|_| CachePadded::new(Post::new())).collect(),
+            registry: Registry::new(workers),
+            gate: Gate::new(workers),
+            monitor: Monitor::new(),
+            hooks,
+            birth: Birth::here(),
+        };
+        (shared, locals)
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.posts.len()
+    }
+
+    /// Panics in the child of a fork, where nobody would run what is spawned.
+    #[track_caller]
+    #[inline]
+    pub(crate) fn refuse_in_forked_child(&self) {
+        assert!(
+            !self.birth.is_elsewhere(),
+            "this Giveway runtime was started before a fork, and its threads do not exist in the child; \
+             start a new runtime in the child"
+        );
+    }
+
+    /// Spawns from a thread that holds no core of this runtime.
+    #[track_caller]
+    pub(crate) fn spawn_from_outside<F>(
+        &self,
+        name: Option<Box<str>>,
+        location: &'static Location<'static>,
+        future: F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.refuse_in_forked_child();
+        let (runnable, handle) = task::allocate(self, name, location, future);
+        if self.gate.phase() == Phase::Open {
+            self.inject(runnable);
+            self.gate.after_inject(&self.scheduler.injector);
+        } else {
+            // Dropping a runnable drops its future, here, and tells the handle.
+            drop(runnable);
+        }
+        handle
+    }
+
+    /// Queues a task from a thread that holds no core of this runtime.
+    pub(crate) fn inject(&self, runnable: Runnable) {
+        let _owed = self.scheduler.push_injected(runnable);
+        self.unpark(self.scheduler.announce());
+    }
+
+    /// Unparks the worker that a scheduling decision named.
+    #[inline]
+    pub(crate) fn unpark(&self, worker: Option<usize>) {
+        if let Some(worker) = worker {
+            self.unpark_cold(worker);
+        }
+    }
+
+    #[cold]
+    fn unpark_cold(&self, worker: usize) {
+        self.posts[worker].parker.unpark();
+        self.monitor.rouse();
+    }
+}

@@ -1,0 +1,288 @@
+//! The end of a runtime. The protocol is in `shutdown.md` beside this file.
+
+use super::{Shared, context};
+use crate::sched::Injector;
+use crate::sync::{AtomicU8, AtomicUsize, fence};
+use crate::task::{Id, Meta};
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How far a runtime's end has come. Goes forward only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Tasks are taken and run.
+    Open,
+    /// No task is taken; those that are left are dropped.
+    Closing,
+    /// The last worker has left. Nothing of the runtime's own runs any more.
+    Terminated,
+}
+
+/// The phase of a runtime, and who of its workers is still there.
+pub(crate) struct Gate {
+    phase: AtomicU8,
+    // Workers that may still poll or drop a task. Whoever takes it to zero waits for the stragglers.
+    inside: AtomicUsize,
+    // Per worker: its thread has nothing left to do. For those who wait with a deadline.
+    ended: Mutex<Vec<bool>>,
+    one_more_ended: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Open as u8),
+            inside: AtomicUsize::new(workers),
+            ended: Mutex::new(vec![false; workers]),
+            one_more_ended: Condvar::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        // Ordering: acquire, partner of the stores in `close` and `terminate`: who sees a phase sees what was done
+        // before it. Where a store-load order is needed too, a fence stands beside the call.
+        match self.phase.load(Acquire) {
+            0 => Phase::Open,
+            1 => Phase::Closing,
+            _ => Phase::Terminated,
+        }
+    }
+
+    /// From open to closing. False if that had been done before.
+    pub(crate) fn close(&self) -> bool {
+        // Ordering: AcqRel, partner of `phase`. A worker that is about to sleep is caught by the lock of the sleepers.
+        self.phase.compare_exchange(Phase::Open as u8, Phase::Closing as u8, AcqRel, Acquire).is_ok()
+    }
+
+    /// A worker has dropped all it could reach. True for the last.
+    pub(crate) fn leave(&self) -> bool {
+        // Ordering: AcqRel: the last one sees all that the others did, their registrations above all.
+        self.inside.fetch_sub(1, AcqRel) == 1
+    }
+
+    /// Takes workers off the count whose threads the OS refused.
+    pub(crate) fn never_started(&self, workers: usize) {
+        // Ordering: relaxed; the caller has yet to close the gate, which publishes it.
+        self.inside.fetch_sub(workers, Relaxed);
+        let mut ended = self.lock_ended();
+        let all = ended.len();
+        ended[all - workers..].fill(true);
+    }
+
+    /// From closing to terminated: the registry is empty, and so is every queue, but for spawns that saw the gate open
+    /// and have not pushed yet.
+    pub(crate) fn terminate<T>(&self, injector: &Injector<T>) {
+        // Ordering: the store is relaxed; the SeqCst fence behind it is the partner of the one in `after_inject`. Theirs
+        // stands between a push and a look at the phase, ours between the phase and a look at the queue: one of us
+        // sees the other's, and drops the task.
+        self.phase.store(Phase::Terminated as u8, Relaxed);
+        fence(SeqCst);
+        drop_injected(injector);
+    }
+
+    /// To be called by a spawn from outside after its push.
+    pub(crate) fn after_inject<T>(&self, injector: &Injector<T>) {
+        // Ordering: SeqCst fence, partner of the one in `terminate`.
+        fence(SeqCst);
+        if self.phase() == Phase::Terminated {
+            drop_injected(injector);
+        }
+    }
+
+    /// The worker's thread has nothing left to do.
+    pub(crate) fn thread_ended(&self, worker: usize) {
+        self.lock_ended()[worker] = true;
+        self.one_more_ended.notify_all();
+    }
+
+    /// Waits until every worker's thread has ended, or the deadline. The workers that have not.
+    fn wait_ended(&self, deadline: Option<Instant>) -> Vec<usize> {
+        let mut ended = self.lock_ended();
+        while ended.contains(&false) {
+            let left = match deadline {
+                None => Duration::MAX,
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            };
+            if left.is_zero() {
+                break;
+            }
+            ended = self.one_more_ended.wait_timeout(ended, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (0..ended.len()).filter(|&worker| !ended[worker]).collect()
+    }
+
+    fn lock_ended(&self) -> std::sync::MutexGuard<'_, Vec<bool>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops what is in the injector, with no lock held.
+fn drop_injected<T>(injector: &Injector<T>) {
+    while let Some(task) = injector.take_share(1, 1, |_| unreachable!("one was asked for")) {
+        drop(task);
+    }
+}
+
+impl Shared {
+    /// Closes the runtime and sends everybody to their end. Does not wait.
+    pub(crate) fn close(&self) {
+        if !self.gate.close() {
+            return;
+        }
+        for worker in self.scheduler.idle.wake_all() {
+            self.posts[worker].parker.unpark();
+        }
+        self.monitor.stop();
+    }
+}
+
+/// Shuts down and joins the threads; on one of the runtime's own workers, without joining.
+pub(crate) fn and_join(shared: &Arc<Shared>, threads: Vec<thread::JoinHandle<()>>) {
+    if shared.birth.is_elsewhere() {
+        // A forked child: there is nothing to wake and nobody to wait for, and the handles are of threads that do
+        // not exist here.
+        std::mem::forget(threads);
+        return;
+    }
+    shared.close();
+    if is_own_worker(shared) {
+        return;
+    }
+    for thread in threads {
+        // A worker contains every panic of user code; if one of our own killed it, its message was printed.
+        let _panicked = thread.join();
+    }
+}
+
+/// Shuts down and waits until the deadline. What is stuck by then.
+pub(crate) fn with_timeout(
+    shared: &Arc<Shared>,
+    threads: Vec<thread::JoinHandle<()>>,
+    timeout: Duration,
+) -> ShutdownReport {
+    if shared.birth.is_elsewhere() {
+        std::mem::forget(threads);
+        return ShutdownReport { threads: 0, tasks: Vec::new() };
+    }
+    shared.close();
+    let timeout = if is_own_worker(shared) { Duration::ZERO } else { timeout };
+    // A timeout beyond the end of time is none.
+    let mut stuck = shared.gate.wait_ended(Instant::now().checked_add(timeout));
+    if !stuck.is_empty() && !is_own_worker(shared) {
+        // A single worker stuck in a poll leaves nobody to drop the rest.
+        drop_unattended(shared);
+        stuck = shared.gate.wait_ended(Some(Instant::now()));
+    }
+    if stuck.is_empty() {
+        and_join(shared, threads);
+    }
+    ShutdownReport::new(shared, &stuck)
+}
+
+fn is_own_worker(shared: &Shared) -> bool {
+    context::with_worker(|worker| worker.is_some_and(|worker| worker.belongs_to(shared)))
+}
+
+/// Drops on this thread what waits or is queued, while the workers that should are stuck.
+fn drop_unattended(shared: &Shared) {
+    shared.registry.for_each(Meta::wake);
+    while let Some(task) = shared.scheduler.take_any() {
+        drop(task);
+    }
+}
+
+/// What was left when a shutdown ran out of time; see [`Runtime::shutdown_timeout`](super::Runtime::shutdown_timeout).
+#[derive(Debug, Clone)]
+#[must_use = "the report says whether the shutdown came to its end"]
+pub struct ShutdownReport {
+    threads: usize,
+    tasks: Vec<StuckTask>,
+}
+
+impl ShutdownReport {
+    fn new(shared: &Shared, stuck: &[usize]) -> Self {
+        let running = stuck.iter().filter_map(|&worker| {
+            let (id, spawned_at) = shared.posts[worker].running()?;
+            Some(StuckTask { id, name: None, spawned_at, worker })
+        });
+        let mut tasks: Vec<_> = running.collect();
+        shared.registry.for_each(|meta| {
+            if let Some(task) = tasks.iter_mut().find(|task| task.id == meta.id) {
+                task.name = meta.name.as_deref().map(str::to_owned);
+            }
+        });
+        Self { threads: stuck.len(), tasks }
+    }
+
+    /// Whether everything came to its end in time.
+    pub fn is_clean(&self) -> bool {
+        self.threads == 0
+    }
+
+    /// How many worker threads had not ended. More than there are stuck tasks if some were in a hook.
+    pub fn stuck_threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The tasks that had not returned from a poll or a destructor.
+    pub fn stuck_tasks(&self) -> &[StuckTask] {
+        &self.tasks
+    }
+}
+
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_clean() {
+            return f.write_str("the runtime was shut down");
+        }
+        write!(f, "{} worker threads have not ended", self.threads)?;
+        self.tasks.iter().try_for_each(|task| write!(f, "; {task}"))
+    }
+}
+
+/// A task that held up a shutdown.
+#[derive(Debug, Clone)]
+pub struct StuckTask {
+    id: Id,
+    name: Option<String>,
+    spawned_at: &'static Location<'static>,
+    worker: usize,
+}
+
+impl StuckTask {
+    /// The task's number.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// The task's name, if it was given one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Where the task was spawned.
+    pub fn spawned_at(&self) -> &'static Location<'static> {
+        self.spawned_at
+    }
+
+    /// The number of the worker that it keeps.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+}
+
+impl fmt::Display for StuckTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, name, spawned_at, worker } = self;
+        match name {
+            Some(name) => write!(f, "task {name:?} ({id}), ")?,
+            None => write!(f, "task {id}, ")?,
+        }
+        write!(f, "spawned at {spawned_at}, keeps worker {worker}")
+    }
+}

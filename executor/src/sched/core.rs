@@ -1,0 +1,142 @@
+//! A core: what a thread needs in order to run tasks. There are exactly as many as the runtime has workers.
+//!
+//! [`Local`] is the half that only the thread which holds the core may touch (it is `!Sync`), [`Remote`] the half
+//! that others may look at and steal from. Cores are apart from threads so that one can be handed to another thread
+//! when its holder blocks.
+
+use super::{MAX_SLOT_STREAK, PointerSized, Slot};
+use crossbeam_deque::{Steal, Stealer, Worker as Deque};
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// The private half of a core.
+///
+/// All interior mutability is by [`Cell`]: user code (a waker, a destructor) re-enters the scheduler at any point of
+/// a poll, so nothing here may be borrowed across one.
+pub(crate) struct Local<T> {
+    index: usize,
+    deque: Deque<T>,
+    tick: Cell<u32>,
+    // Polls in a row that came from the slot.
+    slot_streak: Cell<u8>,
+    // The deque got tasks between two polls that nobody was told of.
+    unannounced: Cell<bool>,
+    rng: RefCell<fastrand::Rng>,
+}
+
+impl<T> Local<T> {
+    pub(crate) fn new(index: usize) -> Self {
+        Self {
+            index,
+            deque: Deque::new_fifo(),
+            tick: Cell::new(0),
+            slot_streak: Cell::new(0),
+            unannounced: Cell::new(false),
+            rng: RefCell::new(fastrand::Rng::with_seed(index as u64 ^ 0x9e37_79b9_7f4a_7c15)),
+        }
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(crate) fn deque(&self) -> &Deque<T> {
+        &self.deque
+    }
+
+    /// The number of the task about to be chosen. Wraps.
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.get()
+    }
+
+    pub(super) fn advance_tick(&self) -> u32 {
+        let tick = self.tick.get().wrapping_add(1);
+        self.tick.set(tick);
+        tick
+    }
+
+    pub(super) fn may_run_slot(&self) -> bool {
+        self.slot_streak.get() < MAX_SLOT_STREAK
+    }
+
+    pub(super) fn count_slot_run(&self) {
+        self.slot_streak.set(self.slot_streak.get() + 1);
+    }
+
+    pub(super) fn reset_slot_streak(&self) {
+        self.slot_streak.set(0);
+    }
+
+    pub(super) fn set_unannounced(&self) {
+        self.unannounced.set(true);
+    }
+
+    pub(super) fn take_unannounced(&self) -> bool {
+        self.unannounced.replace(false)
+    }
+
+    pub(super) fn random_below(&self, n: usize) -> usize {
+        self.rng.borrow_mut().usize(..n)
+    }
+}
+
+/// The shared half of a core.
+pub(crate) struct Remote<T: PointerSized> {
+    pub(super) stealer: Stealer<T>,
+    pub(crate) slot: Slot<T>,
+    // The tick of the poll the holder is in, written by the holder at each poll's start; zero is "in none yet".
+    polling: AtomicU32,
+    // A tick that the monitor saw twice: a poll that goes on for long. Written by the monitor only.
+    stuck_at: AtomicU32,
+}
+
+impl<T: PointerSized> Remote<T> {
+    pub(super) fn new(local: &Local<T>) -> Self {
+        Self {
+            stealer: local.deque.stealer(),
+            slot: Slot::new(),
+            polling: AtomicU32::new(0),
+            stuck_at: AtomicU32::new(0),
+        }
+    }
+
+    /// The holder starts a poll.
+    #[inline]
+    pub(crate) fn begin_poll(&self, tick: u32) {
+        // Ordering: relaxed. A thief that reads an old tick either leaves the slot alone or takes a task that it may
+        // take at any time; being wrong costs locality, never a task.
+        self.polling.store(tick, Relaxed);
+    }
+
+    /// The poll the holder was in a moment ago.
+    pub(crate) fn polling(&self) -> u32 {
+        self.polling.load(Relaxed)
+    }
+
+    /// Marks the poll with this tick as stuck. The monitor's to call.
+    pub(crate) fn mark_stuck(&self, tick: u32) {
+        // Ordering: release, partner of the acquire in `is_stuck`. The wake-up that follows orders them anyway.
+        self.stuck_at.store(tick, Release);
+    }
+
+    /// Whether the holder is still in a poll that was marked as stuck.
+    pub(crate) fn is_stuck(&self) -> bool {
+        // Ordering: acquire, partner of the release in `mark_stuck`.
+        let stuck = self.stuck_at.load(Acquire);
+        stuck != 0 && stuck == self.polling.load(Relaxed)
+    }
+
+    /// The oldest task of the deque.
+    pub(super) fn steal_one(&self) -> Option<T> {
+        std::iter::repeat_with(|| self.stealer.steal()).find(|steal| !steal.is_retry()).and_then(Steal::success)
+    }
+
+    /// How many tasks thieves could see in the deque a moment ago.
+    #[cfg(test)]
+    pub(crate) fn deque_len(&self) -> usize {
+        self.stealer.len()
+    }
+}

@@ -1,0 +1,208 @@
+//! Who is idle and who searches, and whom to wake.
+//!
+//! One word holds both counts, so that "nobody searches and somebody is idle" is one load: the word that every push
+//! reads, and every yield point. The list of sleepers behind it is locked, and touched only by a worker that goes to
+//! sleep and a thread that must wake one, each of which is about to make a system call anyway.
+//!
+//! The protocol around it is in `sleep.md`.
+
+use crate::sync::{AtomicUsize, Mutex, lock};
+use crossbeam_utils::CachePadded;
+use std::fmt;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+/// Idle workers in the upper half of the word, searching ones in the lower.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts(usize);
+
+const SEARCHING: usize = 1;
+const IDLE: usize = 1 << (usize::BITS / 2);
+
+impl Counts {
+    pub(crate) fn searching(self) -> usize {
+        self.0 & (IDLE - 1)
+    }
+
+    pub(crate) fn idle(self) -> usize {
+        self.0 / IDLE
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counts").field("idle", &self.idle()).field("searching", &self.searching()).finish()
+    }
+}
+
+/// The idle workers of one runtime.
+pub(crate) struct IdleSet {
+    // Idle goes up and down under the lock of `sleepers` only, so it always agrees with the list. Searching goes up
+    // for a woken worker under the lock too, and otherwise by the searcher itself, without it.
+    counts: CachePadded<AtomicUsize>,
+    // Last in, first out: the thread that slept the shortest has the warmest cache.
+    sleepers: Mutex<Vec<usize>>,
+    workers: usize,
+}
+
+impl IdleSet {
+    /// Everybody starts out busy.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            counts: CachePadded::new(AtomicUsize::new(0)),
+            sleepers: Mutex::new(Vec::with_capacity(workers)),
+            workers,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        // Ordering: relaxed. Where more is needed the caller has a SeqCst fence before it.
+        Counts(self.counts.load(Relaxed))
+    }
+
+    /// Whether work would wait though a worker is idle: nobody searches. To be asked after a fence.
+    #[inline]
+    pub(crate) fn must_wake(&self) -> bool {
+        let counts = self.counts();
+        counts.searching() == 0 && counts.idle() > 0
+    }
+
+    /// Becomes a searcher, unless half of those who are not idle search already.
+    #[must_use]
+    pub(crate) fn try_start_search(&self) -> bool {
+        let mut counts = self.counts();
+        loop {
+            if 2 * counts.searching() >= self.workers - counts.idle() {
+                return false;
+            }
+            // Ordering: AcqRel, to stand in one chain with the count-outs; nothing is published by starting.
+            match self.counts.compare_exchange_weak(counts.0, counts.0 + SEARCHING, AcqRel, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => counts = Counts(now),
+            }
+        }
+    }
+
+    /// Stops searching because work was found. True if nobody searches any more.
+    #[must_use = "the last searcher has to look whether more is queued"]
+    pub(crate) fn stop_search(&self) -> bool {
+        // Ordering: AcqRel; the fence that the caller puts behind it is what orders it against a push.
+        let before = Counts(self.counts.fetch_sub(SEARCHING, AcqRel));
+        debug_assert!(before.searching() > 0, "stopped a search that nobody made: {before:?}");
+        before.searching() == 1
+    }
+
+    /// Adds a worker that found nothing. True if nobody searches now.
+    #[must_use = "whoever leaves nobody searching has to look again"]
+    pub(crate) fn insert(&self, worker: usize, searching: bool) -> bool {
+        let mut sleepers = lock(&self.sleepers);
+        debug_assert!(!sleepers.contains(&worker), "worker {worker} sleeps twice");
+        sleepers.push(worker);
+        let change = IDLE.wrapping_sub(if searching { SEARCHING } else { 0 });
+        // Ordering: AcqRel; the caller's SeqCst fence behind it is the partner of the one before `must_wake`.
+        let before = Counts(self.counts.fetch_add(change, AcqRel));
+        before.searching() == usize::from(searching)
+    }
+
+    /// Takes one sleeper out, and counts it as a searcher on its behalf. The caller unparks it.
+    ///
+    /// None if somebody searches by now, or nobody is idle: two threads that push at once wake one worker.
+    #[must_use]
+    pub(crate) fn wake_one(&self) -> Option<usize> {
+        let mut sleepers = lock(&self.sleepers);
+        if !self.must_wake() {
+            return None;
+        }
+        let worker = sleepers.pop()?;
+        self.idle_to_searching();
+        Some(worker)
+    }
+
+    /// A worker that looked again and saw work leaves the set as a searcher. False if somebody is waking it: then its
+    /// wake-up is on the way, and it is counted as a searcher already.
+    #[must_use]
+    pub(crate) fn remove(&self, worker: usize) -> bool {
+        let mut sleepers = lock(&self.sleepers);
+        let Some(place) = sleepers.iter().rposition(|&sleeper| sleeper == worker) else { return false };
+        sleepers.remove(place);
+        self.idle_to_searching();
+        true
+    }
+
+    /// Takes every sleeper out, each counted as a searcher. The caller unparks them all.
+    pub(crate) fn wake_all(&self) -> Vec<usize> {
+        let mut sleepers = lock(&self.sleepers);
+        sleepers.iter().for_each(|_| self.idle_to_searching());
+        std::mem::take(&mut *sleepers)
+    }
+
+    // Under the lock of `sleepers`.
+    fn idle_to_searching(&self) {
+        // Ordering: AcqRel, as above: whoever sees the new searcher relies on what the searcher does next, and that
+        // is ordered by its own count-out.
+        let before = Counts(self.counts.fetch_sub(IDLE - SEARCHING, AcqRel));
+        debug_assert!(before.idle() > 0, "woke a worker that was not counted as idle: {before:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_half_of_those_awake_search() {
+        let idle = IdleSet::new(4);
+        assert!(idle.try_start_search());
+        assert!(idle.try_start_search());
+        assert!(!idle.try_start_search(), "two of four search");
+        assert!(!idle.insert(0, true));
+        assert!(idle.try_start_search(), "half of three, rounded up, is two");
+        assert!(!idle.try_start_search());
+    }
+
+    #[test]
+    fn one_worker_may_always_search() {
+        let idle = IdleSet::new(1);
+        assert!(idle.try_start_search());
+        assert!(idle.stop_search());
+    }
+
+    /// tokio PR 8372: waking a worker outside the idle accounting let the count underflow, and then nobody was
+    /// ever woken again.
+    #[test]
+    fn counts_agree_with_the_list_however_workers_come_and_go() {
+        let idle = IdleSet::new(3);
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut asleep = [false; 3];
+        for _ in 0..10_000 {
+            let worker = rng.usize(..3);
+            match rng.u8(..4) {
+                0 if !asleep[worker] => {
+                    let searching = idle.try_start_search();
+                    let _ = idle.insert(worker, searching);
+                    asleep[worker] = true;
+                }
+                1 => {
+                    if let Some(woken) = idle.wake_one() {
+                        assert!(std::mem::replace(&mut asleep[woken], false));
+                        let _ = idle.stop_search();
+                    }
+                }
+                2 => {
+                    assert_eq!(idle.remove(worker), asleep[worker]);
+                    if std::mem::replace(&mut asleep[worker], false) {
+                        let _ = idle.stop_search();
+                    }
+                }
+                _ => {
+                    for woken in idle.wake_all() {
+                        assert!(std::mem::replace(&mut asleep[woken], false));
+                        let _ = idle.stop_search();
+                    }
+                }
+            }
+            let counts = idle.counts();
+            assert_eq!(counts.idle(), asleep.iter().filter(|&&a| a).count());
+            assert_eq!(counts.searching(), 0);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What a worker runs next, as plain data and functions.
+//!
+//! Nothing in this module knows a thread, a clock or a file descriptor. A [`Scheduler`] is the queues and the idle
+//! set of one runtime; a [`Local`] is the part of a core that only its holder may touch. The threads in
+//! `crate::worker` call these functions in a loop; the seeded stepper in `stepper` calls the same functions in
+//! random order with virtual workers, and checks the invariants after every step.
+//!
+//! Where this differs from its relatives: tokio wakes another worker whenever the last searcher finds work, needed
+//! or not, and Go likewise; here the last searcher looks first ([`Scheduler::stop_search`]) and wakes only if
+//! something is queued. Reading a few queue heads costs less than a futex call and a context switch.
+//!
+//! The sleep protocol has a page of its own: `sleep.md` beside this file.
+
+mod core;
+mod idle;
+mod injector;
+mod slot;
+#[cfg(test)]
+mod spec_tests;
+#[cfg(all(test, not(giveway_loom)))]
+mod stepper;
+
+pub(crate) use self::core::{Local, Remote};
+pub(crate) use idle::IdleSet;
+pub(crate) use injector::Injector;
+pub(crate) use slot::{PointerSized, Slot};
+
+use crossbeam_deque::Steal;
+use crossbeam_utils::CachePadded;
+
+use crate::sync::fence;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A core's deque holds at most this many tasks; one more moves half of them to the injector.
+///
+/// Bounded so that a burst spawned on one core becomes everybody's work, and so that a thief's copy stays small.
+pub(crate) const DEQUE_CAPACITY: usize = 256;
+
+/// The most that one steal, or one visit to the injector, may take.
+pub(crate) const MAX_BATCH: usize = DEQUE_CAPACITY / 2;
+
+/// Every so many ticks a worker looks at the injector before its own queue. A prime, so that it does not fall into
+/// step with a load that repeats itself; the same one that Go uses.
+pub(crate) const INJECTOR_TICK: u32 = 61;
+
+/// How often in a row the slot may go before the deque.
+pub(crate) const MAX_SLOT_STREAK: u8 = 3;
+
+/// How many rounds over the other cores a searcher makes. Slots are looked at in the last one only.
+pub(crate) const SEARCH_ROUNDS: usize = 4;
+
+/// What the caller owes after it made a task runnable.
+#[must_use = "work that nobody is told of may wait for ever"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Announce {
+    /// The task is where others can take it: call [`Scheduler::announce`] and unpark whom it names.
+    Owed,
+    /// The holder of this core runs it next, or will announce it before its next poll.
+    NotNeeded,
+}
+
+/// Where [`Scheduler::next`] found its task; the budget of a slot task is the rest of its predecessor's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Slot,
+    Queue,
+}
+
+/// What a worker that found nothing must do after it was counted out.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CountedOut {
+    /// Nobody searches any more: look at everything once more, then park.
+    LookAgain,
+    /// Somebody else still searches, and inherits the duty to look.
+    Park,
+}
+
+/// The queues and the idle set of one runtime.
+pub(crate) struct Scheduler<T: PointerSized> {
+    cores: Box<[CachePadded<Remote<T>>]>,
+    pub(crate) injector: Injector<T>,
+    pub(crate) idle: IdleSet,
+}
+
+impl<T: PointerSized> Scheduler<T> {
+    /// A scheduler for `cores` cores, and the private half of each.
+    pub(crate) fn new(cores: usize) -> (Self, Vec<Local<T>>) {
+        let locals: Vec<_> = (0..cores).map(Local::new).collect();
+        let remotes = locals.iter().map(|local| CachePadded::new(Remote::new(local)));
+        let scheduler = Self { cores: remotes.collect(), injector: Injector::new(), idle: IdleSet::new(cores) };
+        (scheduler, locals)
+    }
+
+    pub(crate) fn cores(&self) -> &[CachePadded<Remote<T>>] {
+        &self.cores
+    }
+
+    pub(crate) fn remote(&self, core: &Local<T>) -> &Remote<T> {
+        &self.cores[core.index()]
+    }
+
+    /// A task woken or spawned by the task that runs on `core`: it goes into the slot, and whatever was there to the
+    /// back of the deque.
+    #[inline]
+    pub(crate) fn push_woken(&self, core: &Local<T>, task: T) -> Announce {
+        match self.remote(core).slot.put(task) {
+            None => Announce::NotNeeded,
+            Some(displaced) => {
+                self.push_back(core, displaced);
+                Announce::Owed
+            }
+        }
+    }
+
+    /// A task that woke itself while it ran: to the back of the deque, so that everything queued goes first.
+    ///
+    /// No announcement yet: the holder is between two polls. Either it takes this very task next, or it announces
+    /// what its deque holds before it starts another ([`Self::before_poll`]).
+    #[inline]
+    pub(crate) fn push_yielded(&self, core: &Local<T>, task: T) {
+        self.push_back(core, task);
+        core.set_unannounced();
+    }
+
+    /// A task made runnable by a thread that holds no core of this runtime.
+    pub(crate) fn push_injected(&self, task: T) -> Announce {
+        self.injector.push(task);
+        Announce::Owed
+    }
+
+    fn push_back(&self, core: &Local<T>, task: T) {
+        if core.deque().len() >= DEQUE_CAPACITY {
+            self.overflow(core);
+        }
+        core.deque().push(task);
+    }
+
+    #[cold]
+    fn overflow(&self, core: &Local<T>) {
+        let oldest = std::iter::from_fn(|| core.deque().pop()).take(MAX_BATCH);
+        self.injector.push_batch(oldest);
+    }
+
+    /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector.
+    #[inline]
+    pub(crate) fn next(&self, core: &Local<T>) -> Option<(T, Source)> {
+        if core.advance_tick().is_multiple_of(INJECTOR_TICK)
+            && let Some(task) = self.take_injected(core)
+        {
+            return Some((task, Source::Queue));
+        }
+        self.next_local(core).or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
+    }
+
+    #[inline]
+    fn next_local(&self, core: &Local<T>) -> Option<(T, Source)> {
+        if core.may_run_slot()
+            && let Some(task) = self.remote(core).slot.take()
+        {
+            core.count_slot_run();
+            return Some((task, Source::Slot));
+        }
+        // Past its three turns, the slot still goes before idling: only a task in the deque can be starved by it.
+        core.reset_slot_streak();
+        let task = core.deque().pop().or_else(|| self.remote(core).slot.take())?;
+        Some((task, Source::Queue))
+    }
+
+    /// A fair share of the injector: one to run, the rest to the back of the deque.
+    pub(crate) fn take_injected(&self, core: &Local<T>) -> Option<T> {
+        if self.injector.is_empty() {
+            return None;
+        }
+        let room = DEQUE_CAPACITY.saturating_sub(core.deque().len()) + 1;
+        let most = MAX_BATCH.min(room);
+        let mut batch = 0;
+        let first = self.injector.take_share(self.cores.len(), most, |task| {
+            core.deque().push(task);
+            batch += 1;
+        });
+        if batch > 0 {
+            core.set_unannounced();
+        }
+        first
+    }
+
+    /// Called before each poll: if the deque holds tasks that were put there quietly, they are announced now, because
+    /// the poll may take any length of time. Returns a worker to unpark.
+    #[inline]
+    pub(crate) fn before_poll(&self, core: &Local<T>) -> Option<usize> {
+        if core.take_unannounced() && !core.deque().is_empty() {
+            return self.announce();
+        }
+        None
+    }
+
+    /// Tells the idle set that something is queued. Returns the one worker to unpark, if one must be.
+    #[inline]
+    pub(crate) fn announce(&self) -> Option<usize> {
+        // Ordering: SeqCst fence, partner of the one in `count_out` and in `stop_search`. Our push is before it, our
+        // look at the counts after it; theirs the other way round. So either we see that nobody searches, or they
+        // see the push. A SeqCst load alone would not do: the push in the deque is no SeqCst operation.
+        fence(SeqCst);
+        if self.idle.must_wake() { self.idle.wake_one() } else { None }
+    }
+
+    /// One of the four rounds of a searcher: every other core from a random start, ⌈k/2⌉ of its deque in one move.
+    /// In the last round also slots, but only those whose worker is stuck in a poll, or any if `closing`.
+    pub(crate) fn steal(&self, core: &Local<T>, round: usize, closing: bool) -> Option<T> {
+        let n = self.cores.len();
+        let start = core.random_below(n);
+        let others = (0..n).map(|i| (start + i) % n).filter(|&i| i != core.index());
+        for victim in others.map(|i| &self.cores[i]) {
+            if let Some(task) = self.steal_from(victim, core) {
+                return Some(task);
+            }
+            if round + 1 == SEARCH_ROUNDS
+                && (closing || victim.is_stuck())
+                && let Some(task) = victim.slot.take()
+            {
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    fn steal_from(&self, victim: &Remote<T>, core: &Local<T>) -> Option<T> {
+        loop {
+            // Takes 1 + ⌊(k-1)/2⌋ = ⌈k/2⌉ of k, at most MAX_BATCH, with one compare-and-swap on the victim's front.
+            // The owner pops with a fetch-add on the same word, so a batch can never reach past what is there.
+            match victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH) {
+                Steal::Success(task) => return Some(task),
+                Steal::Empty => return None,
+                // Another thief or the owner moved the front: the system as a whole made progress.
+                Steal::Retry => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Any one task from anywhere, for a thread without a core that drops what is left.
+    pub(crate) fn take_any(&self) -> Option<T> {
+        let injected = self.injector.take_share(1, 1, |_| unreachable!("one was asked for"));
+        injected.or_else(|| self.cores.iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
+    }
+
+    /// A searcher found work. Returns a worker to unpark, if this was the last searcher and more is queued.
+    pub(crate) fn stop_search(&self) -> Option<usize> {
+        if !self.idle.stop_search() {
+            return None;
+        }
+        // Ordering: SeqCst fence, partner of the one in `announce`: whoever saw us searching and woke nobody had
+        // pushed before our count-out, so its push is visible to the look below.
+        fence(SeqCst);
+        if self.idle.must_wake() && self.anything_queued() { self.idle.wake_one() } else { None }
+    }
+
+    /// Moves a worker that found nothing into the idle set.
+    pub(crate) fn count_out(&self, core: &Local<T>, searching: bool) -> CountedOut {
+        let last = self.idle.insert(core.index(), searching);
+        // Ordering: SeqCst fence, partner of the one in `announce`.
+        fence(SeqCst);
+        if last { CountedOut::LookAgain } else { CountedOut::Park }
+    }
+
+    /// Whether any queue that others may take from holds a task. Slots do not count: a slot is looked at by its own
+    /// worker, and by others once that worker is stuck.
+    pub(crate) fn anything_queued(&self) -> bool {
+        !self.injector.is_empty() || self.cores.iter().any(|core| !core.stealer.is_empty())
+    }
+}

@@ -1,0 +1,163 @@
+//! Room for one task: the last one woken by the task that runs, to be run next while its data is still in the cache.
+//!
+//! One owner fills and empties it; thieves may empty it, and do so only when the owner is stuck in a poll. Whoever
+//! swaps the pointer out owns the task: that is the whole protocol, and `slot_against_thief` models it.
+
+use crate::sync::AtomicPtr;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// An owned value that is one non-null pointer.
+///
+/// # Safety
+///
+/// `from_pointer(into_pointer(x))` must give back `x`, on any thread if `Self: Send`.
+pub(crate) unsafe trait PointerSized: Send {
+    /// Gives up ownership into a pointer.
+    fn into_pointer(self) -> NonNull<()>;
+
+    /// Takes ownership back.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` came from `into_pointer`, and is given back once.
+    unsafe fn from_pointer(pointer: NonNull<()>) -> Self;
+}
+
+/// The slot of one core.
+pub(crate) struct Slot<T: PointerSized> {
+    // Null when empty. Filled by the owner of the core only; emptied by anybody.
+    task: AtomicPtr<()>,
+    owns: PhantomData<T>,
+}
+
+impl<T: PointerSized> Slot<T> {
+    pub(crate) fn new() -> Self {
+        Self { task: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
+    }
+
+    /// Puts a task in and returns the one it displaced. Only the owner of the core may call this.
+    #[inline]
+    pub(crate) fn put(&self, task: T) -> Option<T> {
+        let new = task.into_pointer().as_ptr();
+        // Ordering: relaxed is enough to find the slot empty, for only we fill it.
+        if self.task.load(Relaxed).is_null() {
+            // Ordering: release, partner of the acquire in `take`: the thief sees the task as we saw it.
+            self.task.store(new, Release);
+            return None;
+        }
+        // Ordering: the release half publishes the new task; the acquire half is not needed by the owner, who put
+        // the old one there itself, but costs nothing and keeps one rule for all who take.
+        let old = self.task.swap(new, AcqRel);
+        // SAFETY: `old` was put here by an earlier `put`, and the swap made us the only one who took it out.
+        NonNull::new(old).map(|old| unsafe { T::from_pointer(old) })
+    }
+
+    /// Takes the task out, if there is one.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<T> {
+        // Ordering: relaxed, a hint that saves the swap on an empty slot. Nobody relies on seeing a task that was
+        // put a moment ago: the owner sees its own, and a thief comes only when the monitor has seen one.
+        if self.task.load(Relaxed).is_null() {
+            return None;
+        }
+        // Ordering: acquire, partner of the release in `put`.
+        let old = self.task.swap(ptr::null_mut(), Acquire);
+        // SAFETY: as in `put`: whoever swaps a pointer out is its only owner.
+        NonNull::new(old).map(|old| unsafe { T::from_pointer(old) })
+    }
+
+    /// A glance that may be out of date.
+    pub(crate) fn is_empty_relaxed(&self) -> bool {
+        self.task.load(Relaxed).is_null()
+    }
+}
+
+impl<T: PointerSized> Drop for Slot<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// What the tests keep in a slot.
+#[cfg(test)]
+// SAFETY: a box is one non-null pointer, and its value may go to another thread.
+unsafe impl<V: Send> PointerSized for Box<V> {
+    fn into_pointer(self) -> NonNull<()> {
+        NonNull::from(Box::leak(self)).cast()
+    }
+
+    unsafe fn from_pointer(pointer: NonNull<()>) -> Self {
+        // SAFETY: the caller gives back, once, what `into_pointer` leaked.
+        unsafe { Box::from_raw(pointer.cast().as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod models {
+    use super::*;
+    use crate::sync::{AtomicUsize, model, thread};
+    use std::sync::Arc;
+
+    /// The owner puts two tasks and takes; a thief takes. Each task comes out exactly once, whole.
+    ///
+    /// Red when `put` stores where it must swap (a task lost), and when the release store or the acquire swap is
+    /// relaxed (loom then lets the thief read the value before it was written).
+    #[test]
+    fn slot_against_thief() {
+        model(|| {
+            let slot = Arc::new(Slot::<Box<Payload>>::new());
+            let sum = Arc::new(AtomicUsize::new(0));
+            let thief = thread::spawn({
+                let (slot, sum) = (slot.clone(), sum.clone());
+                move || {
+                    for _ in 0..2 {
+                        if let Some(task) = slot.take() {
+                            sum.fetch_add(task.read(), Relaxed);
+                        }
+                    }
+                }
+            });
+            let mut mine = 0;
+            for value in [1, 10] {
+                if let Some(displaced) = slot.put(Box::new(Payload::new(value))) {
+                    mine += displaced.read();
+                }
+            }
+            mine += slot.take().map_or(0, |task| task.read());
+            thief.join().unwrap();
+            mine += slot.take().map_or(0, |task| task.read());
+            assert_eq!(mine + sum.load(Relaxed), 11, "each task once");
+        });
+    }
+
+    /// A value whose unsynchronised access loom reports.
+    struct Payload(#[cfg(giveway_loom)] loom::cell::UnsafeCell<usize>, #[cfg(not(giveway_loom))] usize);
+
+    #[cfg(giveway_loom)]
+    impl Payload {
+        fn new(value: usize) -> Self {
+            let cell = loom::cell::UnsafeCell::new(0);
+            // SAFETY: nobody else has the cell yet.
+            cell.with_mut(|p| unsafe { *p = value });
+            Self(cell)
+        }
+
+        fn read(&self) -> usize {
+            // SAFETY: the slot handed us the box; loom checks that this is true.
+            self.0.with(|p| unsafe { *p })
+        }
+    }
+
+    #[cfg(not(giveway_loom))]
+    impl Payload {
+        fn new(value: usize) -> Self {
+            Self(value)
+        }
+
+        fn read(&self) -> usize {
+            self.0
+        }
+    }
+}

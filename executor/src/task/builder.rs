@@ -1,0 +1,91 @@
+//! Spawning with more to say.
+
+use super::JoinHandle;
+use crate::runtime::{Handle, context};
+use std::future::Future;
+use std::panic::Location;
+
+/// Spawns a task with a name.
+///
+/// # Examples
+///
+/// ```
+/// giveway::block_on(async {
+///     let task = giveway::task::Builder::new().name("baker").spawn(async { "bread" });
+///     assert_eq!(task.await.unwrap(), "bread");
+/// });
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "a task builder does nothing until it spawns"]
+pub struct Builder {
+    name: Option<Box<str>>,
+}
+
+impl Builder {
+    /// A builder for a task without a name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::task::Builder::new().spawn(async {});
+    /// ```
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The name by which reports call the task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::task::Builder::new().name(format!("shard {}", 7)).spawn(async {});
+    /// ```
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into().into_boxed_str());
+        self
+    }
+
+    /// Spawns onto the current runtime, like [`spawn`](super::spawn).
+    ///
+    /// # Panics
+    ///
+    /// Where [`spawn`](super::spawn) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::task::Builder::new().spawn(async {});
+    /// ```
+    #[track_caller]
+    pub fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let location = Location::caller();
+        context::with_current(|current| current.spawn(self.name, location, future))
+    }
+
+    /// Spawns onto the runtime of `handle`.
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().workers(1).build()?;
+    /// let task = giveway::task::Builder::new().name("guest").spawn_on(async { 1 }, runtime.handle());
+    /// assert_eq!(runtime.block_on(task).unwrap(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_on<F>(self, future: F, handle: &Handle) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        handle.spawn_with(self.name, Location::caller(), future)
+    }
+}

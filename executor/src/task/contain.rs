@@ -1,0 +1,84 @@
+//! Keeping user code's panics where they belong.
+//!
+//! async-task aborts the process when a future or an output panics in its destructor, and a panic that escapes into
+//! a worker would kill it. So every piece of user code that the runtime runs, destructors too, runs in here.
+
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a panic carries.
+pub(crate) type Payload = Box<dyn Any + Send>;
+
+/// Runs user code and hands back the payload if it panics.
+///
+/// # Unwind safety
+///
+/// Whatever `f` leaves half-done is dropped and never run again, or is the user's own shared state, which has to
+/// defend itself (that is what lock poisoning is for).
+pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
+    catch_unwind(AssertUnwindSafe(f))
+}
+
+/// Drops a value whose destructor may panic, and a payload whose destructor may panic in turn.
+pub(crate) fn drop_contained<T>(value: T) {
+    if let Err(payload) = contain(|| drop(value)) {
+        // A payload may have a destructor that panics with another such payload, without end. One level is given
+        // its chance; what comes out of that is forgotten, which leaks it and nothing else.
+        if let Err(again) = contain(|| drop(payload)) {
+            std::mem::forget(again);
+        }
+    }
+}
+
+/// A value that drops without unwinding.
+///
+/// The panic message has gone to the panic hook by then; there is nobody left to hand the payload to.
+pub(crate) struct Contained<T>(ManuallyDrop<T>);
+
+impl<T> Contained<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+
+    pub(crate) fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the value is taken out once.
+        unsafe { ManuallyDrop::take(&mut this.0) }
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        if !std::mem::needs_drop::<T>() {
+            return;
+        }
+        // SAFETY: in `drop`, and `into_inner` prevents `drop`: the value is taken out once.
+        drop_contained(unsafe { ManuallyDrop::take(&mut self.0) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bomb(u32);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if self.0 > 0 {
+                std::panic::panic_any(Bomb(self.0 - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_destructor_that_panics_with_a_payload_that_panics_is_contained() {
+        drop(Contained::new(Bomb(3)));
+        drop_contained(Bomb(1));
+    }
+
+    #[test]
+    fn the_value_comes_out_whole() {
+        assert_eq!(Contained::new(vec![1, 2]).into_inner(), [1, 2]);
+    }
+}

@@ -1,0 +1,129 @@
+//! The future that async-task sees: the user's, with panics caught, aborts obeyed and the registry told.
+
+use super::contain::{Contained, contain, drop_contained};
+use super::{JoinError, JoinHandle, Meta, Payload, Runnable};
+use crate::runtime::Shared;
+use crate::worker;
+use async_task::WithInfo;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+/// What the task's allocation holds once the future is done.
+pub(crate) type Output<T> = Contained<Result<T, JoinError>>;
+
+/// Allocates a task. It is in no queue yet; the caller pushes the `Runnable`.
+pub(crate) fn allocate<F>(
+    shared: *const Shared,
+    name: Option<Box<str>>,
+    location: &'static Location<'static>,
+    future: F,
+) -> (Runnable, JoinHandle<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let meta = Meta::new(shared, name, location);
+    // The schedule function captures nothing. async-task then keeps no reference of its own while it runs, which
+    // saves two read-modify-writes a wake-up; the price is that `schedule` must not touch the task after its push.
+    //
+    // A name is given to be found by, so a named task is registered from the start. The rest are registered when
+    // they first wait: until then a task is in a queue or on a worker, where shutdown finds it anyway, and most
+    // tasks never wait.
+    let registered = meta.name.is_some();
+    let (runnable, task) = async_task::Builder::new().metadata(meta).spawn(
+        |meta| TaskFuture { meta: NonNull::from(meta), registered, future: Some(future) },
+        WithInfo(worker::schedule),
+    );
+    let meta = runnable.metadata();
+    meta.remember_waker(runnable.waker());
+    if registered {
+        meta.registry().insert(meta);
+    }
+    (runnable, JoinHandle::new(task))
+}
+
+struct TaskFuture<F> {
+    // In the same allocation as this future, and outlives it there.
+    meta: NonNull<Meta>,
+    registered: bool,
+    // `None` once finished. Pinned structurally: dropped in place by the assignment of `None`, never moved.
+    future: Option<F>,
+}
+
+// SAFETY: the pointer is to a `Sync` value that lives as long as the allocation this future is in.
+unsafe impl<F: Send> Send for TaskFuture<F> {}
+
+impl<F> TaskFuture<F> {
+    fn meta(&self) -> &Meta {
+        // SAFETY: the metadata lives in the allocation that this future lives in.
+        unsafe { self.meta.as_ref() }
+    }
+
+    fn panicked(&self, payload: Payload) -> JoinError {
+        worker::task_panicked(self.meta(), &*payload);
+        JoinError::panic(self.meta().id, payload)
+    }
+}
+
+impl<F: Future> Future for TaskFuture<F> {
+    type Output = Output<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: `future` is not moved out of `this`; it is pinned again below.
+        let this = unsafe { self.get_unchecked_mut() };
+
+        let result = if this.meta().is_aborted() {
+            Err(JoinError::cancelled(this.meta().id))
+        } else {
+            let future = this.future.as_mut().expect("async-task does not poll a finished task");
+            // SAFETY: `this` was pinned, and `future` is pinned with it.
+            let mut future = unsafe { Pin::new_unchecked(future) };
+            match contain(|| future.as_mut().poll(cx)) {
+                Ok(Poll::Pending) => {
+                    if !this.registered {
+                        this.registered = true;
+                        this.meta().registry().insert(this.meta());
+                    }
+                    return Poll::Pending;
+                }
+                Ok(Poll::Ready(output)) => Ok(output),
+                Err(payload) => Err(this.panicked(payload)),
+            }
+        };
+        // Contained from here on: if the future's destructor panics below, the output has to go quietly.
+        let result = Contained::new(result);
+        let result = match contain(|| this.future = None) {
+            Ok(()) => result,
+            Err(payload) => {
+                drop(result);
+                Contained::new(Err(this.panicked(payload)))
+            }
+        };
+        Poll::Ready(result)
+    }
+}
+
+impl<F> Drop for TaskFuture<F> {
+    fn drop(&mut self) {
+        // Only a task dropped before its end still has a future here. The unregistering has to come last: until then
+        // shutdown waits for us, and the runtime is there for whatever the destructor does.
+        if self.future.is_some() {
+            drop_contained(DropInPlace(&mut self.future));
+        }
+        if self.registered {
+            self.meta().registry().remove(self.meta());
+        }
+    }
+}
+
+/// Ends what it points to without moving it.
+struct DropInPlace<'a, F>(&'a mut Option<F>);
+
+impl<F> Drop for DropInPlace<'_, F> {
+    fn drop(&mut self) {
+        *self.0 = None;
+    }
+}

@@ -1,0 +1,158 @@
+//! Waiting for a task.
+
+use super::contain::Contained;
+use super::future::Output;
+use super::{AbortHandle, Id, JoinError, Meta};
+use async_task::{FallibleTask, Task};
+use std::fmt;
+use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+/// A task that was spawned: await it for its output, [`abort`](Self::abort) it, or drop it to let it run on alone.
+///
+/// # Cancel safety
+///
+/// Awaiting `&mut handle` is cancel safe: an output is never lost, and can be awaited again until it was returned.
+///
+/// # Panics
+///
+/// Polling the handle again after it was ready panics.
+///
+/// # Examples
+///
+/// ```
+/// giveway::block_on(async {
+///     let mut task = giveway::spawn(async { "ready" });
+///     assert_eq!((&mut task).await.unwrap(), "ready");
+/// });
+/// ```
+pub struct JoinHandle<T> {
+    // `None` once the output was returned. Taken out to detach on drop: async-task's handle cancels on drop.
+    task: Option<FallibleTask<Output<T>, Meta>>,
+    // In the task's allocation, which `task` holds: valid only while that is `Some`.
+    meta: NonNull<Meta>,
+    id: Id,
+}
+
+// SAFETY: sending the handle sends the output, and nothing else of the task: its metadata is `Sync`.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: by reference, only the metadata can be reached, which is `Sync`.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+impl<T> Unpin for JoinHandle<T> {}
+impl<T> UnwindSafe for JoinHandle<T> {}
+impl<T> RefUnwindSafe for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    pub(crate) fn new(task: Task<Output<T>, Meta>) -> Self {
+        let meta = task.metadata();
+        let (meta, id) = (NonNull::from(meta), meta.id);
+        Self { task: Some(task.fallible()), meta, id }
+    }
+
+    /// The task's metadata, until its output was returned.
+    fn meta(&self) -> Option<&Meta> {
+        // SAFETY: `task` is `Some`, and holds the allocation that the metadata is in.
+        self.task.as_ref().map(|_| unsafe { self.meta.as_ref() })
+    }
+
+    /// Ends the task at its next chance.
+    ///
+    /// If it waits or is queued, a worker drops its future instead of polling it; if it is being polled, that
+    /// happens when the poll returns. The handle then yields a [cancelled](JoinError::is_cancelled) error. A task
+    /// that finished before it noticed yields its output all the same. May be called from anywhere, any number of
+    /// times.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::block_on(async {
+    ///     let task = giveway::spawn(std::future::pending::<()>());
+    ///     task.abort();
+    ///     assert!(task.await.unwrap_err().is_cancelled());
+    /// });
+    /// ```
+    pub fn abort(&self) {
+        if let Some(meta) = self.meta() {
+            meta.abort();
+        }
+    }
+
+    /// A handle that can abort the task but not wait for it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::block_on(async {
+    ///     let task = giveway::spawn(std::future::pending::<()>());
+    ///     let abort = task.abort_handle();
+    ///     giveway::spawn(async move { abort.abort() });
+    ///     assert!(task.await.unwrap_err().is_cancelled());
+    /// });
+    /// ```
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle::new(self.id, self.meta())
+    }
+
+    /// Whether the task has finished, one way or another: awaiting it would not wait.
+    ///
+    /// After [`abort`](Self::abort) this stays false until a worker has dropped the future.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::block_on(async {
+    ///     let task = giveway::spawn(std::future::pending::<()>());
+    ///     assert!(!task.is_finished());
+    /// });
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        self.task.as_ref().is_none_or(FallibleTask::is_finished)
+    }
+
+    /// The task's number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let task = giveway::spawn(async {});
+    /// println!("started {}", task.id());
+    /// ```
+    pub fn id(&self) -> Id {
+        self.id
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    #[track_caller]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let task = self.task.as_mut().expect("a `JoinHandle` was polled after it was ready");
+        let Poll::Ready(output) = Pin::new(task).poll(cx) else { return Poll::Pending };
+        self.task = None;
+        // No output at all: the runtime was shut down, and dropped the task unfinished.
+        Poll::Ready(output.map_or_else(|| Err(JoinError::cancelled(self.id)), Contained::into_inner))
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.detach();
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("id", &self.id())
+            .field("name", &self.meta().and_then(|meta| meta.name.as_deref()))
+            .field("finished", &self.is_finished())
+            .finish()
+    }
+}

@@ -1,0 +1,111 @@
+//! What the runtime knows of a task, in the task's own allocation.
+
+use super::Id;
+use crate::registry::{Links, Registry};
+use crate::runtime::Shared;
+use crate::sched::PointerSized;
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+/// A task that is due to run.
+pub(crate) type Runnable = async_task::Runnable<Meta>;
+
+/// A task's metadata. Its address is fixed for the life of the allocation.
+pub(crate) struct Meta {
+    /// The runtime. Not counted: see `crate::worker::schedule` for why it is alive whenever it is looked at.
+    pub(crate) shared: *const Shared,
+    pub(crate) id: Id,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) location: &'static Location<'static>,
+    /// This task's place in the registry; under the lock of its shard.
+    pub(crate) links: Links,
+    // The task's waker, uncounted, in parts. Written once, before the task is first seen by anybody else.
+    waker: Cell<(*const (), Option<&'static RawWakerVTable>)>,
+    // Set by whoever aborts, read by the task at each poll.
+    aborted: AtomicBool,
+}
+
+// SAFETY: the raw pointers are used under rules of their own (the registry's lock; `schedule`), and the cell is
+// written before the task is shared and only read after.
+unsafe impl Send for Meta {}
+// SAFETY: as above.
+unsafe impl Sync for Meta {}
+
+impl Meta {
+    pub(crate) fn new(shared: *const Shared, name: Option<Box<str>>, location: &'static Location<'static>) -> Self {
+        Self {
+            shared,
+            id: Id::next(),
+            name,
+            location,
+            links: Links::new(),
+            waker: Cell::new((ptr::null(), None)),
+            aborted: AtomicBool::new(false),
+        }
+    }
+
+    /// Remembers the waker's parts. Before the task is pushed anywhere.
+    pub(crate) fn remember_waker(&self, waker: Waker) {
+        self.waker.set((waker.data(), Some(waker.vtable())));
+    }
+
+    /// The registry of the task's runtime. For the task itself, while it is being spawned, polled or dropped.
+    pub(crate) fn registry(&self) -> &Registry {
+        // SAFETY: the runtime is alive. In a spawn the caller holds it and in a poll the worker does; and until a
+        // registered task is dropped, the last worker waits for it.
+        let shared = unsafe { &*self.shared };
+        &shared.registry
+    }
+
+    /// The task's waker, borrowed: it holds no reference to the task, the caller does.
+    fn borrow_waker(&self) -> ManuallyDrop<Waker> {
+        let (data, vtable) = self.waker.get();
+        let vtable = vtable.expect("the waker is remembered at spawn");
+        // SAFETY: the parts are those of a waker of this task, and `self` lies in the task's allocation, so whoever
+        // has `&self` keeps it alive. Never dropped, it takes no reference away.
+        ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(data, vtable)) })
+    }
+
+    /// A counted waker.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::clone(&self.borrow_waker())
+    }
+
+    /// Makes the task runnable, if it is neither runnable nor finished.
+    pub(crate) fn wake(&self) {
+        self.borrow_waker().wake_by_ref();
+    }
+
+    /// Asks the task to end at its next poll, and makes sure that there is one.
+    pub(crate) fn abort(&self) {
+        // Ordering: release, partner of the acquire in `is_aborted`. If the task is running or queued, the wake below
+        // is a read-modify-write of its state word that the next poll reads: the flag is seen then at the latest.
+        self.aborted.store(true, Release);
+        self.wake();
+    }
+
+    #[inline]
+    pub(crate) fn is_aborted(&self) -> bool {
+        // Ordering: acquire, partner of the release in `abort`: what the aborter did before, destructors see.
+        self.aborted.load(Acquire)
+    }
+}
+
+// SAFETY: a `Runnable` is one non-null pointer that `into_raw` and `from_raw` convert, and is `Send`.
+unsafe impl PointerSized for Runnable {
+    fn into_pointer(self) -> NonNull<()> {
+        self.into_raw()
+    }
+
+    unsafe fn from_pointer(pointer: NonNull<()>) -> Self {
+        // SAFETY: the caller gives back, once, what `into_raw` gave.
+        unsafe { Self::from_raw(pointer) }
+    }
+}

@@ -1,0 +1,79 @@
+//! Tasks: spawning, joining, aborting.
+//!
+//! A task is a future behind `async-task`: one allocation holds its state word, its [`Meta`], its future and later
+//! its output. What the user sees of it is a [`JoinHandle`].
+
+mod abort;
+mod builder;
+mod contain;
+mod error;
+mod future;
+mod id;
+mod join;
+mod join_set;
+mod meta;
+
+pub use abort::AbortHandle;
+pub use builder::Builder;
+pub use error::JoinError;
+pub use id::Id;
+pub use join::JoinHandle;
+pub use join_set::JoinSet;
+
+pub use giveway_yield::{YieldNow, yield_now};
+
+pub(crate) use contain::{Payload, contain};
+pub(crate) use future::allocate;
+pub(crate) use meta::{Meta, Runnable};
+
+use std::future::Future;
+
+use crate::runtime::context;
+
+/// Spawns a future as a task of the current runtime.
+///
+/// The current runtime is the one whose task or [`block_on`](crate::block_on) this is called from, or which the
+/// thread has [entered](crate::Handle::enter); anywhere else it is the default runtime, started at first use. The
+/// task starts at once, whether the handle is awaited or not, on any worker, and moves between workers at will.
+///
+/// Dropping the [`JoinHandle`] detaches the task. If the runtime has been shut down the future is dropped right
+/// here, and the handle yields a [cancelled](JoinError::is_cancelled) error.
+///
+/// # Panics
+///
+/// In the child of a `fork`, where the runtime's threads do not exist; and if the default runtime has to be started
+/// and cannot be (see [`Builder::build`](crate::Builder::build)). A panic in the future itself is caught, and goes
+/// to the handle.
+///
+/// # Examples
+///
+/// ```
+/// giveway::block_on(async {
+///     let answer = giveway::spawn(async { 6 * 7 });
+///     assert_eq!(answer.await.unwrap(), 42);
+/// });
+/// ```
+#[track_caller]
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    Builder::new().spawn(future)
+}
+
+/// The id of the task that is running on this thread, if one is.
+///
+/// # Examples
+///
+/// ```
+/// assert!(giveway::task::try_id().is_none());
+/// giveway::block_on(async {
+///     let handle = giveway::spawn(async { giveway::task::try_id() });
+///     let id = handle.id();
+///     assert_eq!(handle.await.unwrap(), Some(id));
+/// });
+/// ```
+pub fn try_id() -> Option<Id> {
+    context::with_worker(|worker| worker.and_then(|worker| worker.running_id()))
+}

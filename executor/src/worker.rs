@@ -1,0 +1,271 @@
+//! A worker: a thread that holds a core, and the loop it runs.
+//!
+//! The decisions are in `crate::sched`; here they meet a thread, its parking place and user code. The loop leaves
+//! when the runtime closes, and drops what is left: see `runtime/shutdown.md`.
+
+use crate::runtime::{PanicPolicy, Phase, Post, Shared, context};
+use crate::sched::{Announce, CountedOut, Local, SEARCH_ROUNDS, Source};
+use crate::task::{self, Id, JoinHandle, Meta, Runnable};
+use async_task::ScheduleInfo;
+use giveway_budget::{OPERATIONS, with_budget};
+use std::any::Any;
+use std::cell::Cell;
+use std::future::Future;
+use std::panic::Location;
+use std::ptr;
+use std::sync::Arc;
+
+/// How often the last searcher looks once more before it sleeps, and how many spin hints it waits between two looks.
+///
+/// Together some twenty microseconds: about what a sleep and a wake-up cost, so that lingering at most doubles what
+/// an unlucky worker burns, and a lucky one saves its waker a system call. Only the last searcher lingers: one is
+/// enough to take the next push, and the others' CPUs may be wanted by threads that are not ours.
+const LINGER_LOOKS: usize = 64;
+const LINGER_SPINS: usize = 16;
+
+/// A core and the thread that holds it. Lives on that thread's stack.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    core: Local<Runnable>,
+    // Whether the idle set counts this worker as a searcher.
+    searching: Cell<bool>,
+    // What the last poll left of its budget: a task from the slot goes on with it.
+    budget_left: Cell<u8>,
+}
+
+/// The worker thread.
+pub(crate) fn run(shared: Arc<Shared>, core: Local<Runnable>) {
+    let worker = Worker { shared, core, searching: Cell::new(false), budget_left: Cell::new(OPERATIONS) };
+    worker.post().parker.bind();
+    context::on_worker(&worker, || {
+        worker.shared.hooks.thread_started();
+        worker.run_tasks();
+        worker.drop_tasks();
+        worker.shared.hooks.thread_stopping();
+    });
+    worker.shared.gate.thread_ended(worker.index());
+}
+
+/// The schedule function of every task: called by async-task whenever a task becomes runnable.
+///
+/// The pointer to the runtime is not counted, so here is why it is good:
+/// - on a worker of the runtime, the worker holds a count;
+/// - elsewhere the caller is a waker that moved the task from waiting to runnable. A task that waits has been polled,
+///   so it is registered, and stays so until its future is dropped. That cannot happen before `runnable` is in a
+///   queue, and until it has happened the runtime's last worker does not leave, and holds its count.
+///
+/// Both end with the push: the task may be run, dropped and freed, and the runtime with it, before the push returns.
+/// So from outside a count is taken first, and neither branch touches the task afterwards.
+pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
+    let shared = runnable.metadata().shared;
+    context::with_worker(|worker| match worker {
+        Some(worker) if ptr::eq(Arc::as_ptr(&worker.shared), shared) => {
+            worker.schedule(runnable, info.woken_while_running);
+        }
+        _ => schedule_from_outside(shared, runnable),
+    });
+}
+
+#[cold]
+fn schedule_from_outside(shared: *const Shared, runnable: Runnable) {
+    // SAFETY: the runtime is alive, as argued at `schedule`, and the pointer came from its `Arc`.
+    unsafe { Arc::increment_strong_count(shared) };
+    // SAFETY: the count just added is ours.
+    let shared = unsafe { Arc::from_raw(shared) };
+    shared.inject(runnable);
+}
+
+/// Asks the user's hook what to do about a task that panicked, and does it.
+#[cold]
+pub(crate) fn task_panicked(meta: &Meta, payload: &(dyn Any + Send)) {
+    context::with_worker(|worker| {
+        // Tasks are polled by workers only.
+        let Some(worker) = worker else { return };
+        match worker.shared.hooks.task_panicked(meta, payload) {
+            PanicPolicy::Continue => {}
+            PanicPolicy::Shutdown => worker.shared.close(),
+            PanicPolicy::Abort => std::process::abort(),
+        }
+    });
+}
+
+impl Worker {
+    pub(crate) fn index(&self) -> usize {
+        self.core.index()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn belongs_to(&self, shared: &Shared) -> bool {
+        ptr::eq(&*self.shared, shared)
+    }
+
+    pub(crate) fn running_id(&self) -> Option<Id> {
+        self.post().running().map(|(id, _)| id)
+    }
+
+    fn post(&self) -> &Post {
+        &self.shared.posts[self.index()]
+    }
+
+    /// Spawns from a task that runs on this worker, or from a destructor or hook that does.
+    #[inline]
+    pub(crate) fn spawn<F>(
+        &self,
+        name: Option<Box<str>>,
+        location: &'static Location<'static>,
+        future: F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (runnable, handle) = task::allocate(Arc::as_ptr(&self.shared), name, location, future);
+        if self.shared.gate.phase() == Phase::Open {
+            self.schedule(runnable, false);
+        } else {
+            drop(runnable);
+        }
+        handle
+    }
+
+    #[inline]
+    fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
+        let scheduler = &self.shared.scheduler;
+        if woken_while_running {
+            scheduler.push_yielded(&self.core, runnable);
+        } else if scheduler.push_woken(&self.core, runnable) == Announce::Owed {
+            self.shared.unpark(scheduler.announce());
+        }
+    }
+
+    fn run_tasks(&self) {
+        while self.shared.gate.phase() == Phase::Open {
+            match self.next().or_else(|| self.search()) {
+                Some((task, source)) => self.poll(task, source),
+                None => self.sleep(),
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&self) -> Option<(Runnable, Source)> {
+        let found = self.shared.scheduler.next(&self.core);
+        if found.is_some() && self.searching.get() {
+            self.stop_search();
+        }
+        found
+    }
+
+    fn poll(&self, task: Runnable, source: Source) {
+        let scheduler = &self.shared.scheduler;
+        self.shared.unpark(scheduler.before_poll(&self.core));
+        scheduler.remote(&self.core).begin_poll(self.core.tick());
+        self.post().begin(task.metadata());
+        let budget = match source {
+            Source::Slot => self.budget_left.get(),
+            Source::Queue => OPERATIONS,
+        };
+        let left = with_budget(budget, || {
+            task.run();
+            giveway_budget::remaining()
+        });
+        self.budget_left.set(left.unwrap_or(0));
+        self.post().end();
+    }
+
+    fn search(&self) -> Option<(Runnable, Source)> {
+        let scheduler = &self.shared.scheduler;
+        if !self.searching.get() {
+            if !scheduler.idle.try_start_search() {
+                return None;
+            }
+            self.searching.set(true);
+        }
+        let found = (0..SEARCH_ROUNDS).find_map(|round| self.look_around(round)).or_else(|| self.linger());
+        if found.is_some() {
+            self.stop_search();
+        }
+        found.map(|task| (task, Source::Queue))
+    }
+
+    fn look_around(&self, round: usize) -> Option<Runnable> {
+        let scheduler = &self.shared.scheduler;
+        scheduler.steal(&self.core, round, false).or_else(|| scheduler.take_injected(&self.core))
+    }
+
+    /// Stays awake a little longer, so that work which comes now needs no system call to be noticed.
+    fn linger(&self) -> Option<Runnable> {
+        let scheduler = &self.shared.scheduler;
+        for _ in 0..LINGER_LOOKS {
+            if scheduler.idle.counts().searching() > 1 || self.shared.gate.phase() != Phase::Open {
+                return None;
+            }
+            (0..LINGER_SPINS).for_each(|_| std::hint::spin_loop());
+            if scheduler.anything_queued()
+                && let Some(task) = self.look_around(0)
+            {
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    fn stop_search(&self) {
+        self.searching.set(false);
+        self.shared.unpark(self.shared.scheduler.stop_search());
+    }
+
+    /// The worker's side of `sched/sleep.md`. Returns as a searcher.
+    fn sleep(&self) {
+        let scheduler = &self.shared.scheduler;
+        let counted_out = scheduler.count_out(&self.core, self.searching.replace(false));
+        let work = counted_out == CountedOut::LookAgain && scheduler.anything_queued();
+        // The runtime is closed first and the sleepers are woken second: if that passed before we were one of them,
+        // the lock of the list, which both sides took, shows us the closed gate.
+        let closing = self.shared.gate.phase() != Phase::Open;
+        if !((work || closing) && scheduler.idle.remove(self.index())) {
+            self.post().parker.park();
+        }
+        self.searching.set(true);
+    }
+
+    /// The worker's side of `runtime/shutdown.md`: drops every task that is not being polled elsewhere.
+    fn drop_tasks(&self) {
+        let (gate, scheduler) = (&self.shared.gate, &self.shared.scheduler);
+        if self.searching.replace(false) {
+            // Nobody needs waking any more: everybody comes here.
+            let _last = scheduler.idle.stop_search();
+        }
+        self.drop_reachable();
+        if !gate.leave() {
+            return;
+        }
+        // The last one out. What is registered now is being woken by a thread from outside that has claimed the task
+        // and not queued it yet. It will, and will then announce it to us.
+        self.drop_reachable();
+        while self.shared.registry.len() > 0 {
+            let _look_again = scheduler.count_out(&self.core, false);
+            if !(scheduler.anything_queued() && scheduler.idle.remove(self.index())) {
+                self.post().parker.park();
+            }
+            let _last = scheduler.idle.stop_search();
+            self.drop_reachable();
+        }
+        gate.terminate(&scheduler.injector);
+    }
+
+    /// Makes every task that waits runnable, and drops whatever is runnable.
+    fn drop_reachable(&self) {
+        let scheduler = &self.shared.scheduler;
+        self.shared.registry.for_each(Meta::wake);
+        let steal = || scheduler.steal(&self.core, SEARCH_ROUNDS - 1, true);
+        while let Some(task) = scheduler.next(&self.core).map(|(task, _)| task).or_else(steal) {
+            self.post().begin(task.metadata());
+            drop(task);
+            self.post().end();
+        }
+    }
+}
