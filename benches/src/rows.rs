@@ -1,0 +1,208 @@
+//! The workloads, each written once against [`Peer`].
+//!
+//! Channels are the same crates for every peer, so that a row compares schedulers and not channels. A row does not
+//! isolate one cost: spawning includes the allocator, joining includes the wake-up of the one who joins.
+
+use crate::peers::Peer;
+use futures::channel::oneshot;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// A workload: its name, how many operations it makes, and the ratio to the best peer that it must reach.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// What the table calls it.
+    pub name: &'static str,
+    /// Operations in one run.
+    pub operations: usize,
+    /// Our time must be at most this part of the best peer's.
+    pub must_reach: f64,
+}
+
+/// Every row, in the order of the table.
+pub const ROWS: [Row; 8] = [
+    Row { name: "spawn from a task", operations: 10_000, must_reach: 0.8 },
+    Row { name: "spawn from outside", operations: 10_000, must_reach: 0.8 },
+    Row { name: "spawn from outside, busy", operations: 2_000, must_reach: 1.0 },
+    Row { name: "yield", operations: 200_000, must_reach: 0.8 },
+    Row { name: "ping-pong", operations: 1_000, must_reach: 0.8 },
+    Row { name: "chained spawn", operations: 10_000, must_reach: 0.6 },
+    Row { name: "token through channels", operations: 20_000, must_reach: 0.8 },
+    Row { name: "fork-join, fib(20)", operations: 21_891, must_reach: 0.7 },
+];
+
+/// Runs the row with this index once.
+///
+/// # Panics
+///
+/// If there is no such row.
+pub fn run<P: Peer>(row: usize) {
+    match row {
+        0 => spawn_from_task::<P>(ROWS[0].operations),
+        1 => spawn_from_outside::<P>(ROWS[1].operations),
+        2 => spawn_from_outside::<P>(ROWS[2].operations),
+        3 => yield_many::<P>(200, 1_000),
+        4 => ping_pong::<P>(ROWS[4].operations),
+        5 => chained_spawn::<P>(ROWS[5].operations),
+        6 => token::<P>(ROWS[6].operations),
+        7 => assert_eq!(in_task::<P, _>(fib::<P>(20)), 6_765),
+        _ => panic!("there is no row {row}"),
+    }
+}
+
+/// Whether the row is to be run beside [`Busy`] tasks.
+pub fn wants_busy(row: usize) -> bool {
+    row == 2
+}
+
+/// Runs a future as a task, and waits for it from outside.
+fn in_task<P: Peer, F>(future: F) -> F::Output
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    P::block_on(async { P::spawn(future).await })
+}
+
+/// How fast can one task make others? Empty tasks, all joined by the one that spawned them.
+fn spawn_from_task<P: Peer>(n: usize) {
+    in_task::<P, _>(async move {
+        let tasks: Vec<_> = (0..n).map(|_| P::spawn(async {})).collect();
+        for task in tasks {
+            task.await;
+        }
+    });
+}
+
+/// How fast can a thread that is no worker hand over work?
+fn spawn_from_outside<P: Peer>(n: usize) {
+    P::block_on(async move {
+        let tasks: Vec<_> = (0..n).map(|_| P::spawn(async {})).collect();
+        for task in tasks {
+            task.await;
+        }
+    });
+}
+
+/// Tasks that keep every worker busy with yielding.
+#[derive(Debug)]
+pub struct Busy<P: Peer> {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<P::Handle<()>>,
+}
+
+impl<P: Peer> Busy<P> {
+    /// Starts ten tasks a worker that do nothing but yield.
+    pub fn start(workers: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let keep_busy = |stop: Arc<AtomicBool>| async move {
+            while !stop.load(Relaxed) {
+                P::yield_now().await;
+            }
+        };
+        let tasks = P::block_on(async { (0..10 * workers).map(|_| P::spawn(keep_busy(stop.clone()))).collect() });
+        Self { stop, tasks }
+    }
+
+    /// Stops them.
+    pub fn end(self) {
+        self.stop.store(true, Relaxed);
+        P::block_on(async {
+            for task in self.tasks {
+                task.await;
+            }
+        });
+    }
+}
+
+/// What does a trip through the run queue cost?
+fn yield_many<P: Peer>(tasks: usize, yields: usize) {
+    in_task::<P, _>(async move {
+        let tasks: Vec<_> = (0..tasks)
+            .map(|_| {
+                P::spawn(async move {
+                    for _ in 0..yields {
+                        P::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+    });
+}
+
+/// Many pairs at once, each two tasks that answer each other over fresh oneshot channels.
+fn ping_pong<P: Peer>(n: usize) {
+    in_task::<P, _>(async move {
+        let (done, finished) = async_channel::bounded(1);
+        let left = Arc::new(AtomicUsize::new(n));
+        for _ in 0..n {
+            let (done, left) = (done.clone(), left.clone());
+            P::spawn_detached(async move {
+                let (ping, pinged) = oneshot::channel();
+                let (pong, ponged) = oneshot::channel();
+                P::spawn_detached(async move {
+                    pinged.await.expect("pinged");
+                    pong.send(()).expect("awaited");
+                });
+                ping.send(()).expect("awaited");
+                ponged.await.expect("ponged");
+                if left.fetch_sub(1, Relaxed) == 1 {
+                    done.try_send(()).expect("once");
+                }
+            });
+        }
+        finished.recv().await.expect("finished");
+    });
+}
+
+/// Each task spawns the next.
+fn chained_spawn<P: Peer>(n: usize) {
+    // An iteration and not a recursion of types: a task that spawns itself anew needs a name for its future.
+    fn link<P: Peer>(left: usize, done: oneshot::Sender<()>) {
+        if left == 0 {
+            done.send(()).expect("awaited");
+        } else {
+            P::spawn_detached(async move { link::<P>(left - 1, done) });
+        }
+    }
+    P::block_on(async {
+        let (done, finished) = oneshot::channel();
+        P::spawn_detached(async move { link::<P>(n, done) });
+        finished.await.expect("finished");
+    });
+}
+
+/// Two tasks pass one token to and fro through two bounded channels.
+fn token<P: Peer>(trips: usize) {
+    in_task::<P, _>(async move {
+        let (there, arrivals) = async_channel::bounded::<()>(1);
+        let (back, returns) = async_channel::bounded::<()>(1);
+        let echo = P::spawn(async move {
+            while arrivals.recv().await.is_ok() {
+                back.send(()).await.expect("awaited");
+            }
+        });
+        for _ in 0..trips {
+            there.send(()).await.expect("received");
+            returns.recv().await.expect("returned");
+        }
+        drop(there);
+        echo.await;
+    });
+}
+
+/// Fork and join all the way down, a task a call.
+fn fib<P: Peer>(n: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
+    Box::pin(async move {
+        if n < 2 {
+            return n;
+        }
+        let (left, right) = (P::spawn(fib::<P>(n - 1)), P::spawn(fib::<P>(n - 2)));
+        left.await + right.await
+    })
+}
