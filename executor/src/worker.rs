@@ -15,13 +15,13 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 
-/// How often the last searcher looks once more before it sleeps, and how many spin hints it waits between two looks.
+/// How long the last searcher waits between two of its rounds, in spin hints (some 30 ns each on current CPUs).
 ///
-/// Together some twenty microseconds: about what a sleep and a wake-up cost, so that lingering at most doubles what
-/// an unlucky worker burns, and a lucky one saves its waker a system call. Only the last searcher lingers: one is
-/// enough to take the next push, and the others' CPUs may be wanted by threads that are not ours.
-const LINGER_LOOKS: usize = 64;
-const LINGER_SPINS: usize = 16;
+/// All rounds together take some twenty microseconds: about what a sleep and a wake-up cost, so that lingering at most
+/// doubles what an unlucky worker burns, and a lucky one saves its waker a system call. Only the last searcher
+/// lingers: one is enough to take the next push, and the others' CPUs may be wanted by threads that are not ours. And
+/// it looks rarely: each look takes a cache line away from whoever pushes there.
+const LINGER_SPINS: usize = 200;
 
 /// A core and the thread that holds it. Lives on that thread's stack.
 pub(crate) struct Worker {
@@ -184,33 +184,25 @@ impl Worker {
             }
             self.searching.set(true);
         }
-        let found = (0..SEARCH_ROUNDS).find_map(|round| self.look_around(round)).or_else(|| self.linger());
-        if found.is_some() {
-            self.stop_search();
+        for round in 0..SEARCH_ROUNDS {
+            let found = scheduler.steal(&self.core, round, false).or_else(|| scheduler.take_injected(&self.core));
+            if let Some(task) = found {
+                self.stop_search();
+                return Some((task, Source::Queue));
+            }
+            self.linger();
         }
-        found.map(|task| (task, Source::Queue))
-    }
-
-    fn look_around(&self, round: usize) -> Option<Runnable> {
-        let scheduler = &self.shared.scheduler;
-        scheduler.steal(&self.core, round, false).or_else(|| scheduler.take_injected(&self.core))
+        None
     }
 
     /// Stays awake a little longer, so that work which comes now needs no system call to be noticed.
-    fn linger(&self) -> Option<Runnable> {
-        let scheduler = &self.shared.scheduler;
-        for _ in 0..LINGER_LOOKS {
-            if scheduler.idle.counts().searching() > 1 || self.shared.gate.phase() != Phase::Open {
-                return None;
+    fn linger(&self) {
+        for _ in 0..LINGER_SPINS {
+            if self.shared.scheduler.idle.counts().searching() > 1 {
+                return;
             }
-            (0..LINGER_SPINS).for_each(|_| std::hint::spin_loop());
-            if scheduler.anything_queued()
-                && let Some(task) = self.look_around(0)
-            {
-                return Some(task);
-            }
+            std::hint::spin_loop();
         }
-        None
     }
 
     fn stop_search(&self) {

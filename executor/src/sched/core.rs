@@ -4,8 +4,9 @@
 //! that others may look at and steal from. Cores are apart from threads so that one can be handed to another thread
 //! when its holder blocks.
 
+use super::injector::retry;
 use super::{MAX_SLOT_STREAK, PointerSized, Slot};
-use crossbeam_deque::{Steal, Stealer, Worker as Deque};
+use crossbeam_deque::{Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
     AtomicU32,
@@ -131,7 +132,7 @@ impl<T: PointerSized> Remote<T> {
 
     /// The oldest task of the deque.
     pub(super) fn steal_one(&self) -> Option<T> {
-        std::iter::repeat_with(|| self.stealer.steal()).find(|steal| !steal.is_retry()).and_then(Steal::success)
+        retry(|| self.stealer.steal())
     }
 
     /// How many tasks thieves could see in the deque a moment ago.

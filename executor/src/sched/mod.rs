@@ -25,7 +25,6 @@ pub(crate) use idle::IdleSet;
 pub(crate) use injector::Injector;
 pub(crate) use slot::{PointerSized, Slot};
 
-use crossbeam_deque::Steal;
 use crossbeam_utils::CachePadded;
 
 use crate::sync::fence;
@@ -139,7 +138,7 @@ impl<T: PointerSized> Scheduler<T> {
     #[cold]
     fn overflow(&self, core: &Local<T>) {
         let oldest = std::iter::from_fn(|| core.deque().pop()).take(MAX_BATCH);
-        self.injector.push_batch(oldest);
+        oldest.for_each(|task| self.injector.push(task));
     }
 
     /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector.
@@ -173,16 +172,9 @@ impl<T: PointerSized> Scheduler<T> {
             return None;
         }
         let room = DEQUE_CAPACITY.saturating_sub(core.deque().len()) + 1;
-        let most = MAX_BATCH.min(room);
-        let mut batch = 0;
-        let first = self.injector.take_share(self.cores.len(), most, |task| {
-            core.deque().push(task);
-            batch += 1;
-        });
-        if batch > 0 {
-            core.set_unannounced();
-        }
-        first
+        let task = self.injector.take_share(self.cores.len(), MAX_BATCH.min(room), core.deque())?;
+        core.set_unannounced();
+        Some(task)
     }
 
     /// Called before each poll: if the deque holds tasks that were put there quietly, they are announced now, because
@@ -226,22 +218,16 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     fn steal_from(&self, victim: &Remote<T>, core: &Local<T>) -> Option<T> {
-        loop {
-            // Takes 1 + ⌊(k-1)/2⌋ = ⌈k/2⌉ of k, at most MAX_BATCH, with one compare-and-swap on the victim's front.
-            // The owner pops with a fetch-add on the same word, so a batch can never reach past what is there.
-            match victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH) {
-                Steal::Success(task) => return Some(task),
-                Steal::Empty => return None,
-                // Another thief or the owner moved the front: the system as a whole made progress.
-                Steal::Retry => std::hint::spin_loop(),
-            }
-        }
+        // Takes 1 + ⌊(k-1)/2⌋ = ⌈k/2⌉ of k, at most MAX_BATCH, with one compare-and-swap on the victim's front. The
+        // owner pops with a fetch-add on the same word, so a batch can never reach past what is there.
+        injector::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))
     }
 
     /// Any one task from anywhere, for a thread without a core that drops what is left.
     pub(crate) fn take_any(&self) -> Option<T> {
-        let injected = self.injector.take_share(1, 1, |_| unreachable!("one was asked for"));
-        injected.or_else(|| self.cores.iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
+        self.injector
+            .take_one()
+            .or_else(|| self.cores.iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
     }
 
     /// A searcher found work. Returns a worker to unpark, if this was the last searcher and more is queued.
