@@ -1,1 +1,242 @@
+//! Models of the protocols that cross threads: every interleaving under loom, many real ones otherwise.
+//!
+//! `RUSTFLAGS="--cfg giveway_loom" cargo test --release -p giveway --lib models` runs them under loom. The code under
+//! test is the runtime's own (idle set, parker, gate); the queues, which loom cannot see into, are stubs, and as weak
+//! as they may be: every order between a push and a look comes from the protocol. Each model says which mutation
+//! turns it red. The slot's model is beside the slot.
 
+use crate::parker::Parker;
+use crate::runtime::{Gate, Phase};
+use crate::sched::{CountedOut, IdleSet};
+use crate::sync::{AtomicUsize, model, thread};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A queue as weak as a queue can be.
+struct StubQueue(AtomicUsize);
+
+impl StubQueue {
+    fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    fn push(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.load(Relaxed) == 0
+    }
+
+    fn take(&self) -> bool {
+        let mut len = self.0.load(Relaxed);
+        while len > 0 {
+            match self.0.compare_exchange(len, len - 1, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => len = now,
+            }
+        }
+        false
+    }
+}
+
+struct Runtime {
+    queue: StubQueue,
+    idle: IdleSet,
+    parkers: Vec<Parker>,
+}
+
+impl Runtime {
+    fn new(workers: usize) -> Arc<Self> {
+        let parkers = (0..workers).map(|_| Parker::new()).collect();
+        Arc::new(Self { queue: StubQueue::new(), idle: IdleSet::new(workers), parkers })
+    }
+
+    fn push_and_announce(&self) {
+        self.queue.push();
+        if let Some(worker) = self.idle.announce() {
+            self.parkers[worker].unpark();
+        }
+    }
+
+    /// The loop of a worker, until it has found one task. Under loom a lost wake-up is reported as a deadlock.
+    fn find_one(&self, worker: usize) {
+        let mut searching = self.idle.try_start_search();
+        while !self.queue.take() {
+            let look_again = |counted_out| counted_out == CountedOut::LookAgain && !self.queue.is_empty();
+            self.idle.sleep(worker, searching, look_again, || self.parkers[worker].park());
+            searching = true;
+        }
+        if searching && let Some(worker) = self.idle.found_work(|| !self.queue.is_empty()) {
+            self.parkers[worker].unpark();
+        }
+    }
+}
+
+/// One thread pushes while the only worker goes to sleep. The worker gets the task.
+///
+/// Red (deadlock) without the fence in `announce`, without the fence in `count_out`, and without the second look.
+#[test]
+fn sleep_against_wake() {
+    model(|| {
+        let runtime = Runtime::new(1);
+        runtime.parkers[0].bind();
+        let pusher = thread::spawn({
+            let runtime = runtime.clone();
+            move || runtime.push_and_announce()
+        });
+        runtime.find_one(0);
+        pusher.join().unwrap();
+        assert!(runtime.queue.is_empty());
+    });
+}
+
+/// Two workers go to sleep while one thread pushes two tasks: each gets one, however the pushes fall.
+///
+/// Red (deadlock) when the last searcher that finds work does not look whether more is queued.
+#[test]
+fn two_workers_against_two_pushes() {
+    bounded_model(|| {
+        let runtime = Runtime::new(2);
+        let worker = |index: usize| {
+            let runtime = runtime.clone();
+            move || {
+                runtime.parkers[index].bind();
+                runtime.find_one(index);
+            }
+        };
+        let workers = [thread::spawn(worker(0)), thread::spawn(worker(1))];
+        runtime.push_and_announce();
+        runtime.push_and_announce();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert!(runtime.queue.is_empty());
+    });
+}
+
+/// A searcher finds work and stops while another thread pushes more and sees it searching: the idle worker is woken by
+/// one of them.
+///
+/// Red without the fence in `found_work`, and without its look at the queue.
+#[test]
+fn last_searcher_against_push() {
+    model(|| {
+        let runtime = Runtime::new(2);
+        // Worker 1 is idle; worker 0 searches and is about to report a find.
+        assert!(runtime.idle.try_start_search());
+        assert_eq!(runtime.idle.count_out(1, false), CountedOut::Park);
+        let pusher = thread::spawn({
+            let runtime = runtime.clone();
+            move || {
+                runtime.queue.push();
+                runtime.idle.announce()
+            }
+        });
+        let woken_by_searcher = runtime.idle.found_work(|| !runtime.queue.is_empty());
+        let woken_by_pusher = pusher.join().unwrap();
+        assert_eq!(woken_by_searcher.xor(woken_by_pusher), Some(1), "somebody, and only one, wakes worker 1");
+    });
+}
+
+/// A thread that is no worker wakes a task while the last worker of a closing runtime waits for it.
+///
+/// Red (deadlock) without the fence in `announce` or `count_out`, or if the last worker parks without another look.
+#[test]
+fn shutdown_against_wake() {
+    model(|| {
+        let runtime = Runtime::new(1);
+        runtime.parkers[0].bind();
+        let registered = Arc::new(AtomicUsize::new(1));
+        // The task was claimed by its waker and is in no queue yet.
+        let waker = thread::spawn({
+            let runtime = runtime.clone();
+            move || runtime.push_and_announce()
+        });
+        // As in `Worker::drop_tasks`.
+        while registered.load(Relaxed) > 0 {
+            if runtime.queue.take() {
+                registered.store(0, Relaxed);
+                continue;
+            }
+            runtime.idle.sleep(0, false, |_| !runtime.queue.is_empty(), || runtime.parkers[0].park());
+            runtime.idle.abandon_search();
+        }
+        waker.join().unwrap();
+        assert!(runtime.queue.is_empty());
+    });
+}
+
+/// A spawn from outside that saw the gate open pushes while the last worker terminates: one of them drops the task.
+///
+/// Red without the fence in `terminate` or the one in `after_inject`, and without the look of either side.
+#[test]
+fn shutdown_against_spawn() {
+    model(|| {
+        let gate = Arc::new(Gate::new(1));
+        let queue = Arc::new(StubQueue::new());
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let spawner = thread::spawn({
+            let (gate, queue, dropped) = (gate.clone(), queue.clone(), dropped.clone());
+            move || {
+                if gate.phase() != Phase::Open {
+                    dropped.fetch_add(1, Relaxed);
+                    return;
+                }
+                queue.push();
+                gate.after_inject(|| drop_all(&queue, &dropped));
+            }
+        });
+        assert!(gate.close());
+        assert!(gate.leave());
+        gate.terminate(|| drop_all(&queue, &dropped));
+        spawner.join().unwrap();
+        assert_eq!(dropped.load(Relaxed), 1, "the task is dropped once");
+    });
+}
+
+fn drop_all(queue: &StubQueue, dropped: &AtomicUsize) {
+    while queue.take() {
+        dropped.fetch_add(1, Relaxed);
+    }
+}
+
+/// Closing wakes every worker, also the one that is just going to sleep.
+///
+/// Red (deadlock) without the worker's look at the gate after it was counted out.
+#[test]
+fn shutdown_against_sleep() {
+    model(|| {
+        let runtime = Runtime::new(1);
+        runtime.parkers[0].bind();
+        let gate = Arc::new(Gate::new(1));
+        let closer = thread::spawn({
+            let (runtime, gate) = (runtime.clone(), gate.clone());
+            move || {
+                assert!(gate.close());
+                for worker in runtime.idle.wake_all() {
+                    runtime.parkers[worker].unpark();
+                }
+            }
+        });
+        let mut searching = false;
+        while gate.phase() == Phase::Open {
+            let look_again = |_| gate.phase() != Phase::Open;
+            runtime.idle.sleep(0, searching, look_again, || runtime.parkers[0].park());
+            searching = true;
+        }
+        closer.join().unwrap();
+    });
+}
+
+/// A model too large for every interleaving: under loom, those with at most three preemptions.
+fn bounded_model(f: impl Fn() + Send + Sync + 'static) {
+    #[cfg(giveway_loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(f);
+    }
+    #[cfg(not(giveway_loom))]
+    model(f);
+}

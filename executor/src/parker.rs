@@ -6,7 +6,6 @@
 use crate::sync::{AtomicBool, thread};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
-#[cfg(not(giveway_loom))]
 use std::time::Instant;
 
 /// A place for one thread to park.
@@ -34,7 +33,6 @@ impl Parker {
     }
 
     /// Waits for a token until `deadline`. Whether there was one.
-    #[cfg(not(giveway_loom))]
     pub(crate) fn park_until(&self, deadline: Instant) -> bool {
         loop {
             if self.take_token() {
@@ -44,7 +42,7 @@ impl Parker {
             if left.is_zero() {
                 return false;
             }
-            thread::park_timeout(left);
+            park_timeout(left);
         }
     }
 
@@ -64,4 +62,13 @@ impl Parker {
             thread.unpark();
         }
     }
+}
+
+#[cfg(not(giveway_loom))]
+use std::thread::park_timeout;
+
+/// In a model no time passes.
+#[cfg(giveway_loom)]
+fn park_timeout(_timeout: std::time::Duration) {
+    thread::park();
 }

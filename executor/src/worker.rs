@@ -3,7 +3,7 @@
 //! The decisions are in `crate::sched`; here they meet a thread, its parking place and user code. The loop leaves
 //! when the runtime closes, and drops what is left: see `runtime/shutdown.md`.
 
-use crate::runtime::{PanicPolicy, Phase, Post, Shared, context};
+use crate::runtime::{PanicPolicy, Phase, Post, Shared, context, drop_injected};
 use crate::sched::{Announce, CountedOut, Local, SEARCH_ROUNDS, Source};
 use crate::task::{self, Id, JoinHandle, Meta, Runnable};
 use async_task::ScheduleInfo;
@@ -137,7 +137,7 @@ impl Worker {
         if woken_while_running {
             scheduler.push_yielded(&self.core, runnable);
         } else if scheduler.push_woken(&self.core, runnable) == Announce::Owed {
-            self.shared.unpark(scheduler.announce());
+            self.shared.unpark(scheduler.idle.announce());
         }
     }
 
@@ -207,20 +207,19 @@ impl Worker {
 
     fn stop_search(&self) {
         self.searching.set(false);
-        self.shared.unpark(self.shared.scheduler.stop_search());
+        self.shared.unpark(self.shared.scheduler.found_work());
     }
 
-    /// The worker's side of `sched/sleep.md`. Returns as a searcher.
+    /// Parks until there is something to do; see `sched/sleep.md`. Returns as a searcher.
     fn sleep(&self) {
-        let scheduler = &self.shared.scheduler;
-        let counted_out = scheduler.count_out(&self.core, self.searching.replace(false));
-        let work = counted_out == CountedOut::LookAgain && scheduler.anything_queued();
-        // The runtime is closed first and the sleepers are woken second: if that passed before we were one of them,
-        // the lock of the list, which both sides took, shows us the closed gate.
-        let closing = self.shared.gate.phase() != Phase::Open;
-        if !((work || closing) && scheduler.idle.remove(self.index())) {
-            self.post().parker.park();
-        }
+        let (gate, scheduler) = (&self.shared.gate, &self.shared.scheduler);
+        let look_again = |counted_out| {
+            let work = counted_out == CountedOut::LookAgain && scheduler.anything_queued();
+            // The gate is closed first and the sleepers are woken second: if that passed before we were one of them,
+            // the lock of their list, which both sides took, shows us the closed gate.
+            work || gate.phase() != Phase::Open
+        };
+        scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.post().parker.park());
         self.searching.set(true);
     }
 
@@ -228,8 +227,7 @@ impl Worker {
     fn drop_tasks(&self) {
         let (gate, scheduler) = (&self.shared.gate, &self.shared.scheduler);
         if self.searching.replace(false) {
-            // Nobody needs waking any more: everybody comes here.
-            let _last = scheduler.idle.stop_search();
+            scheduler.idle.abandon_search();
         }
         self.drop_reachable();
         if !gate.leave() {
@@ -239,14 +237,12 @@ impl Worker {
         // and not queued it yet. It will, and will then announce it to us.
         self.drop_reachable();
         while self.shared.registry.len() > 0 {
-            let _look_again = scheduler.count_out(&self.core, false);
-            if !(scheduler.anything_queued() && scheduler.idle.remove(self.index())) {
-                self.post().parker.park();
-            }
-            let _last = scheduler.idle.stop_search();
+            let look_again = |_| scheduler.anything_queued();
+            scheduler.idle.sleep(self.index(), false, look_again, || self.post().parker.park());
+            scheduler.idle.abandon_search();
             self.drop_reachable();
         }
-        gate.terminate(&scheduler.injector);
+        gate.terminate(|| drop_injected(&scheduler.injector));
     }
 
     /// Makes every task that waits runnable, and drops whatever is runnable.

@@ -14,7 +14,7 @@ pub use shutdown::{ShutdownReport, StuckTask};
 
 pub(crate) use hooks::Hooks;
 pub(crate) use shared::{Post, Shared};
-pub(crate) use shutdown::{Gate, Phase};
+pub(crate) use shutdown::{Gate, Phase, drop_injected};
 
 use crate::block_on as blocking;
 use crate::task::JoinHandle;

@@ -1,6 +1,6 @@
 //! What the threads of one runtime share.
 
-use super::{Gate, Hooks, Phase};
+use super::{Gate, Hooks, Phase, drop_injected};
 use crate::fork::Birth;
 use crate::monitor::Monitor;
 use crate::parker::Parker;
@@ -112,7 +112,7 @@ impl Shared {
         let (runnable, handle) = task::allocate(self, name, location, future);
         if self.gate.phase() == Phase::Open {
             self.inject(runnable);
-            self.gate.after_inject(&self.scheduler.injector);
+            self.gate.after_inject(|| drop_injected(&self.scheduler.injector));
         } else {
             // Dropping a runnable drops its future, here, and tells the handle.
             drop(runnable);
@@ -123,7 +123,7 @@ impl Shared {
     /// Queues a task from a thread that holds no core of this runtime.
     pub(crate) fn inject(&self, runnable: Runnable) {
         let _owed = self.scheduler.push_injected(runnable);
-        self.unpark(self.scheduler.announce());
+        self.unpark(self.scheduler.idle.announce());
     }
 
     /// Unparks the worker that a scheduling decision named.

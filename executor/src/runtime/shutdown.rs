@@ -76,21 +76,21 @@ impl Gate {
 
     /// From closing to terminated: the registry is empty, and so is every queue, but for spawns that saw the gate open
     /// and have not pushed yet.
-    pub(crate) fn terminate<T>(&self, injector: &Injector<T>) {
+    pub(crate) fn terminate(&self, drop_injected: impl FnOnce()) {
         // Ordering: the store is relaxed; the SeqCst fence behind it is the partner of the one in `after_inject`. Theirs
         // stands between a push and a look at the phase, ours between the phase and a look at the queue: one of us
         // sees the other's, and drops the task.
         self.phase.store(Phase::Terminated as u8, Relaxed);
         fence(SeqCst);
-        drop_injected(injector);
+        drop_injected();
     }
 
     /// To be called by a spawn from outside after its push.
-    pub(crate) fn after_inject<T>(&self, injector: &Injector<T>) {
+    pub(crate) fn after_inject(&self, drop_injected: impl FnOnce()) {
         // Ordering: SeqCst fence, partner of the one in `terminate`.
         fence(SeqCst);
         if self.phase() == Phase::Terminated {
-            drop_injected(injector);
+            drop_injected();
         }
     }
 
@@ -122,7 +122,7 @@ impl Gate {
 }
 
 /// Drops what is in the injector, with no lock held.
-fn drop_injected<T>(injector: &Injector<T>) {
+pub(crate) fn drop_injected<T>(injector: &Injector<T>) {
     while let Some(task) = injector.take_one() {
         drop(task);
     }

@@ -6,10 +6,10 @@
 //!
 //! The protocol around it is in `sleep.md`.
 
-use crate::sync::{AtomicUsize, Mutex, lock};
+use crate::sync::{AtomicUsize, Mutex, fence, lock};
 use crossbeam_utils::CachePadded;
 use std::fmt;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
 /// Idle workers in the upper half of the word, searching ones in the lower.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,16 @@ impl fmt::Debug for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Counts").field("idle", &self.idle()).field("searching", &self.searching()).finish()
     }
+}
+
+/// What a worker must do after it was counted out.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CountedOut {
+    /// Nobody searches any more: look at everything once more, then park.
+    LookAgain,
+    /// Somebody else still searches, and inherits the duty to look.
+    Park,
 }
 
 /// The idle workers of one runtime.
@@ -66,6 +76,50 @@ impl IdleSet {
         counts.searching() == 0 && counts.idle() > 0
     }
 
+    /// Somebody has queued work. Returns the one worker to unpark, if one must be.
+    #[inline]
+    pub(crate) fn announce(&self) -> Option<usize> {
+        // Ordering: SeqCst fence, partner of those in `count_out` and `found_work`. Our push is before it, our look at
+        // the counts after it; theirs the other way round. So either we see that nobody searches, or they see the
+        // push. A SeqCst load would not do: the push into a queue is no SeqCst operation.
+        fence(SeqCst);
+        if self.must_wake() { self.wake_one() } else { None }
+    }
+
+    /// A searcher has found work. Returns a worker to unpark, if it was the last searcher and more is queued.
+    pub(crate) fn found_work(&self, anything_queued: impl FnOnce() -> bool) -> Option<usize> {
+        if !self.stop_search() {
+            return None;
+        }
+        // Ordering: SeqCst fence, partner of the one in `announce`: whoever saw us searching, and so woke nobody, had
+        // pushed before, and its push is visible to the look below.
+        fence(SeqCst);
+        if self.must_wake() && anything_queued() { self.wake_one() } else { None }
+    }
+
+    /// Moves a worker that found nothing into the set.
+    pub(crate) fn count_out(&self, worker: usize, searching: bool) -> CountedOut {
+        let nobody_searches = self.insert(worker, searching);
+        // Ordering: SeqCst fence, partner of the one in `announce`.
+        fence(SeqCst);
+        if nobody_searches { CountedOut::LookAgain } else { CountedOut::Park }
+    }
+
+    /// The worker's side of the protocol in one piece: counts it out, and parks unless `look_again` finds a reason not
+    /// to. The worker is counted as a searcher when this returns.
+    pub(crate) fn sleep(
+        &self,
+        worker: usize,
+        searching: bool,
+        look_again: impl FnOnce(CountedOut) -> bool,
+        park: impl FnOnce(),
+    ) {
+        let counted_out = self.count_out(worker, searching);
+        if !(look_again(counted_out) && self.remove(worker)) {
+            park();
+        }
+    }
+
     /// Becomes a searcher, unless half of those who are not idle search already.
     #[must_use]
     pub(crate) fn try_start_search(&self) -> bool {
@@ -84,8 +138,8 @@ impl IdleSet {
 
     /// Stops searching because work was found. True if nobody searches any more.
     #[must_use = "the last searcher has to look whether more is queued"]
-    pub(crate) fn stop_search(&self) -> bool {
-        // Ordering: AcqRel; the fence that the caller puts behind it is what orders it against a push.
+    pub(super) fn stop_search(&self) -> bool {
+        // Ordering: AcqRel; the fence that `found_work` puts behind it is what orders it against a push.
         let before = Counts(self.counts.fetch_sub(SEARCHING, AcqRel));
         debug_assert!(before.searching() > 0, "stopped a search that nobody made: {before:?}");
         before.searching() == 1
@@ -93,14 +147,19 @@ impl IdleSet {
 
     /// Adds a worker that found nothing. True if nobody searches now.
     #[must_use = "whoever leaves nobody searching has to look again"]
-    pub(crate) fn insert(&self, worker: usize, searching: bool) -> bool {
+    fn insert(&self, worker: usize, searching: bool) -> bool {
         let mut sleepers = lock(&self.sleepers);
         debug_assert!(!sleepers.contains(&worker), "worker {worker} sleeps twice");
         sleepers.push(worker);
         let change = IDLE.wrapping_sub(if searching { SEARCHING } else { 0 });
-        // Ordering: AcqRel; the caller's SeqCst fence behind it is the partner of the one before `must_wake`.
+        // Ordering: AcqRel; the fence that `count_out` puts behind it is what orders it against a push.
         let before = Counts(self.counts.fetch_add(change, AcqRel));
         before.searching() == usize::from(searching)
+    }
+
+    /// Ends a search whose result does not matter any more, because the runtime closes.
+    pub(crate) fn abandon_search(&self) {
+        let _last = self.stop_search();
     }
 
     /// Takes one sleeper out, and counts it as a searcher on its behalf. The caller unparks it.
@@ -164,6 +223,16 @@ mod tests {
         let idle = IdleSet::new(1);
         assert!(idle.try_start_search());
         assert!(idle.stop_search());
+    }
+
+    #[test]
+    fn two_pushes_at_once_wake_one_worker() {
+        let idle = IdleSet::new(3);
+        let _ = idle.count_out(0, false);
+        let _ = idle.count_out(1, false);
+        // Both saw that nobody searches before either took the lock.
+        assert_eq!(idle.wake_one(), Some(1), "the one that slept the shortest");
+        assert_eq!(idle.wake_one(), None, "somebody searches now, and will see both");
     }
 
     /// tokio PR 8372: waking a worker outside the idle accounting let the count underflow, and then nobody was

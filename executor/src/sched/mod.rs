@@ -6,7 +6,7 @@
 //! random order with virtual workers, and checks the invariants after every step.
 //!
 //! Where this differs from its relatives: tokio wakes another worker whenever the last searcher finds work, needed
-//! or not, and Go likewise; here the last searcher looks first ([`Scheduler::stop_search`]) and wakes only if
+//! or not, and Go likewise; here the last searcher looks first ([`Scheduler::found_work`]) and wakes only if
 //! something is queued. Reading a few queue heads costs less than a futex call and a context switch.
 //!
 //! The sleep protocol has a page of its own: `sleep.md` beside this file.
@@ -21,14 +21,11 @@ mod spec_tests;
 mod stepper;
 
 pub(crate) use self::core::{Local, Remote};
-pub(crate) use idle::IdleSet;
+pub(crate) use idle::{CountedOut, IdleSet};
 pub(crate) use injector::Injector;
 pub(crate) use slot::{PointerSized, Slot};
 
 use crossbeam_utils::CachePadded;
-
-use crate::sync::fence;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// A core's deque holds at most this many tasks; one more moves half of them to the injector.
 ///
@@ -52,7 +49,7 @@ pub(crate) const SEARCH_ROUNDS: usize = 4;
 #[must_use = "work that nobody is told of may wait for ever"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Announce {
-    /// The task is where others can take it: call [`Scheduler::announce`] and unpark whom it names.
+    /// The task is where others can take it: call [`IdleSet::announce`] and unpark whom it names.
     Owed,
     /// The holder of this core runs it next, or will announce it before its next poll.
     NotNeeded,
@@ -63,16 +60,6 @@ pub(crate) enum Announce {
 pub(crate) enum Source {
     Slot,
     Queue,
-}
-
-/// What a worker that found nothing must do after it was counted out.
-#[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CountedOut {
-    /// Nobody searches any more: look at everything once more, then park.
-    LookAgain,
-    /// Somebody else still searches, and inherits the duty to look.
-    Park,
 }
 
 /// The queues and the idle set of one runtime.
@@ -182,19 +169,9 @@ impl<T: PointerSized> Scheduler<T> {
     #[inline]
     pub(crate) fn before_poll(&self, core: &Local<T>) -> Option<usize> {
         if core.take_unannounced() && !core.deque().is_empty() {
-            return self.announce();
+            return self.idle.announce();
         }
         None
-    }
-
-    /// Tells the idle set that something is queued. Returns the one worker to unpark, if one must be.
-    #[inline]
-    pub(crate) fn announce(&self) -> Option<usize> {
-        // Ordering: SeqCst fence, partner of the one in `count_out` and in `stop_search`. Our push is before it, our
-        // look at the counts after it; theirs the other way round. So either we see that nobody searches, or they
-        // see the push. A SeqCst load alone would not do: the push in the deque is no SeqCst operation.
-        fence(SeqCst);
-        if self.idle.must_wake() { self.idle.wake_one() } else { None }
     }
 
     /// One of the four rounds of a searcher: every other core from a random start, ⌈k/2⌉ of its deque in one move.
@@ -231,22 +208,8 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     /// A searcher found work. Returns a worker to unpark, if this was the last searcher and more is queued.
-    pub(crate) fn stop_search(&self) -> Option<usize> {
-        if !self.idle.stop_search() {
-            return None;
-        }
-        // Ordering: SeqCst fence, partner of the one in `announce`: whoever saw us searching and woke nobody had
-        // pushed before our count-out, so its push is visible to the look below.
-        fence(SeqCst);
-        if self.idle.must_wake() && self.anything_queued() { self.idle.wake_one() } else { None }
-    }
-
-    /// Moves a worker that found nothing into the idle set.
-    pub(crate) fn count_out(&self, core: &Local<T>, searching: bool) -> CountedOut {
-        let last = self.idle.insert(core.index(), searching);
-        // Ordering: SeqCst fence, partner of the one in `announce`.
-        fence(SeqCst);
-        if last { CountedOut::LookAgain } else { CountedOut::Park }
+    pub(crate) fn found_work(&self) -> Option<usize> {
+        self.idle.found_work(|| self.anything_queued())
     }
 
     /// Whether any queue that others may take from holds a task. Slots do not count: a slot is looked at by its own
