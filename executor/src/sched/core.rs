@@ -79,6 +79,11 @@ impl<T> Local<T> {
         self.unannounced.replace(false)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_unannounced(&self) -> bool {
+        self.unannounced.get()
+    }
+
     pub(super) fn random_below(&self, n: usize) -> usize {
         self.rng.borrow_mut().usize(..n)
     }
@@ -133,11 +138,5 @@ impl<T: PointerSized> Remote<T> {
     /// The oldest task of the deque.
     pub(super) fn steal_one(&self) -> Option<T> {
         retry(|| self.stealer.steal())
-    }
-
-    /// How many tasks thieves could see in the deque a moment ago.
-    #[cfg(test)]
-    pub(crate) fn deque_len(&self) -> usize {
-        self.stealer.len()
     }
 }

@@ -194,6 +194,12 @@ impl IdleSet {
         std::mem::take(&mut *sleepers)
     }
 
+    #[cfg(test)]
+    pub(super) fn with_list_locked(&self, f: impl FnOnce()) {
+        let _locked = lock(&self.sleepers);
+        f();
+    }
+
     // Under the lock of `sleepers`.
     fn idle_to_searching(&self) {
         // Ordering: AcqRel, as above: whoever sees the new searcher relies on what the searcher does next, and that

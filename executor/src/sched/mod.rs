@@ -15,7 +15,7 @@ mod core;
 mod idle;
 mod injector;
 mod slot;
-#[cfg(test)]
+#[cfg(all(test, not(giveway_loom)))]
 mod spec_tests;
 #[cfg(all(test, not(giveway_loom)))]
 mod stepper;

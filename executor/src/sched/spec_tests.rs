@@ -1,1 +1,283 @@
+//! The work-stealing specification, clause by clause, over the scheduler's plain data.
+//!
+//! I: invariants, L: liveness, S: safety, F: fairness. Those that need threads (L1, L2, S1, S2, F1, F4 again) are in
+//! the integration tests under the same names; those that do not apply (I7, F2, F5) are discussed in
+//! `docs/architecture.md`.
 
+use super::*;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::thread;
+
+type Task = Box<usize>;
+
+/// A scheduler whose first core has `queued` tasks in its deque, the oldest being 0, and nothing in its slot.
+fn with_queued(cores: usize, queued: usize) -> (Scheduler<Task>, Vec<Local<Task>>) {
+    let (scheduler, locals) = Scheduler::new(cores);
+    (0..queued).for_each(|task| locals[0].deque().push(Box::new(task)));
+    (scheduler, locals)
+}
+
+#[test]
+fn i1_stealing_moves_a_task_and_does_not_copy_it() {
+    let (scheduler, cores) = with_queued(2, 10);
+    let mut seen: Vec<usize> = scheduler.steal(&cores[1], 0, false).map(|task| *task).into_iter().collect();
+    for core in &cores {
+        seen.extend(std::iter::from_fn(|| core.deque().pop()).map(|task| *task));
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn i2_a_running_task_is_in_no_queue() {
+    let (scheduler, cores) = with_queued(2, 1);
+    let running = scheduler.next(&cores[0]);
+    assert!(running.is_some());
+    assert!(!scheduler.anything_queued());
+    assert!(scheduler.steal(&cores[1], SEARCH_ROUNDS - 1, true).is_none());
+}
+
+#[test]
+fn i3_the_owner_pushes_at_the_back_and_a_thief_takes_from_the_front() {
+    let (scheduler, cores) = with_queued(2, 4);
+    assert_eq!(scheduler.steal(&cores[1], 0, false).as_deref(), Some(&0), "the oldest first");
+    assert_eq!(cores[1].deque().pop().as_deref(), Some(&1));
+    assert_eq!(cores[0].deque().pop().as_deref(), Some(&2), "the owner keeps the younger half");
+}
+
+#[test]
+fn i4_a_thief_takes_half_rounded_up_and_at_most_128() {
+    for (queued, taken) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (100, 50), (255, 128), (256, 128)] {
+        let (scheduler, cores) = with_queued(2, queued);
+        let found = usize::from(scheduler.steal(&cores[1], 0, false).is_some());
+        assert_eq!(found + cores[1].deque().len(), taken, "of {queued}");
+        assert_eq!(cores[0].deque().len(), queued - taken);
+    }
+}
+
+#[test]
+fn i5_work_that_is_announced_has_a_searcher_if_anybody_was_idle() {
+    let (scheduler, _cores) = Scheduler::<Task>::new(3);
+    let _ = scheduler.idle.count_out(1, false);
+    let _ = scheduler.idle.count_out(2, false);
+    assert_eq!(scheduler.push_injected(Box::new(0)), Announce::Owed);
+    assert_eq!(scheduler.idle.announce(), Some(2));
+    assert_eq!(scheduler.idle.counts().searching(), 1);
+    assert_eq!(scheduler.idle.announce(), None, "one push wakes one worker, and a second finds it searching");
+    assert_eq!(scheduler.found_work(), Some(1), "the last searcher found something and leaves more behind");
+}
+
+#[test]
+fn i5_a_searcher_that_takes_the_last_task_wakes_nobody() {
+    let (scheduler, cores) = with_queued(2, 1);
+    let _ = scheduler.idle.count_out(0, false);
+    assert!(scheduler.idle.try_start_search());
+    assert!(scheduler.steal(&cores[1], 0, false).is_some());
+    assert_eq!(scheduler.found_work(), None);
+}
+
+#[test]
+fn i6_there_are_never_more_searchers_than_cores() {
+    for cores in 1..10 {
+        let (scheduler, _cores) = Scheduler::<Task>::new(cores);
+        let searchers = (0..100).filter(|_| scheduler.idle.try_start_search()).count();
+        assert_eq!(searchers, cores.div_ceil(2), "half of {cores}");
+    }
+}
+
+#[test]
+fn i8_a_slot_is_stolen_in_the_fourth_round_only_and_only_from_a_stuck_worker() {
+    let (scheduler, cores) = Scheduler::<Task>::new(2);
+    let victim = scheduler.remote(&cores[0]);
+    victim.begin_poll(5);
+    assert_eq!(scheduler.push_woken(&cores[0], Box::new(7)), Announce::NotNeeded);
+    assert!(scheduler.steal(&cores[1], 3, false).is_none(), "its worker is not stuck");
+    victim.mark_stuck(4);
+    assert!(scheduler.steal(&cores[1], 3, false).is_none(), "it was stuck, in an earlier poll");
+    victim.mark_stuck(5);
+    assert!((0..3).all(|round| scheduler.steal(&cores[1], round, false).is_none()), "not before the last round");
+    assert_eq!(scheduler.steal(&cores[1], 3, false).as_deref(), Some(&7));
+}
+
+#[test]
+fn i9_no_lock_is_taken_on_the_way_to_a_task() {
+    let (scheduler, cores) = with_queued(2, 8);
+    scheduler.injector.push(Box::new(8));
+    // The idle set's list is the scheduler's only lock. Whoever needed it here would wait for ever.
+    scheduler.idle.with_list_locked(|| {
+        assert!(scheduler.next(&cores[0]).is_some());
+        assert!(scheduler.steal(&cores[1], 0, false).is_some());
+        assert!(scheduler.take_injected(&cores[1]).is_some());
+        assert!(scheduler.anything_queued());
+    });
+}
+
+#[test]
+fn i10_what_a_thief_gets_is_ready_to_run() {
+    let (scheduler, cores) = with_queued(2, 0);
+    let (runnable, task) = async_task::spawn(async { 7 }, |_| {});
+    cores[0].deque().push(Box::new(0));
+    assert!(scheduler.steal(&cores[1], 0, false).is_some());
+    // On the level of a task: async-task marks it as scheduled before it hands out the `Runnable`.
+    runnable.run();
+    assert!(task.is_finished());
+}
+
+#[test]
+fn l3_looking_for_work_ends_with_a_task_or_with_sleep() {
+    let (scheduler, cores) = Scheduler::<Task>::new(4);
+    let core = &cores[0];
+    assert!(scheduler.next(core).is_none());
+    assert!((0..SEARCH_ROUNDS).all(|round| scheduler.steal(core, round, false).is_none()));
+    assert_eq!(scheduler.idle.count_out(0, false), CountedOut::LookAgain);
+    assert!(!scheduler.anything_queued());
+    assert_eq!(scheduler.idle.counts().idle(), 1);
+}
+
+#[test]
+fn l4_f3_the_injector_is_served_every_61st_tick_however_much_is_queued_locally() {
+    let (scheduler, cores) = with_queued(1, 100);
+    scheduler.injector.push(Box::new(1_000));
+    let place = (1..=61).find(|_| {
+        let (task, _) = scheduler.next(&cores[0]).expect("there is always something");
+        let injected = *task == 1_000;
+        scheduler.push_yielded(&cores[0], task);
+        injected
+    });
+    assert_eq!(place, Some(61));
+}
+
+#[test]
+fn s3_a_core_is_held_or_idle_and_never_both() {
+    let (scheduler, _cores) = Scheduler::<Task>::new(2);
+    let _ = scheduler.idle.count_out(0, false);
+    assert!(scheduler.idle.remove(0));
+    assert!(!scheduler.idle.remove(0), "it is held now");
+    assert!(scheduler.idle.wake_all().is_empty());
+}
+
+/// S2 and S5, and the question asked in crossbeam PR 148: a half-steal must not overshoot while the owner pops.
+/// CVE-2021-32810 was a task popped twice and others lost.
+#[test]
+fn s5_thieves_and_an_owner_that_pops_take_each_task_exactly_once() {
+    const TASKS: usize = 20_000;
+    let (scheduler, mut cores) = Scheduler::<Task>::new(3);
+    let scheduler = Arc::new(scheduler);
+    let owner = cores.remove(0);
+    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let thieves: Vec<_> = cores
+        .into_iter()
+        .map(|core| {
+            let (scheduler, done) = (scheduler.clone(), done.clone());
+            thread::spawn(move || {
+                let mut taken = Vec::new();
+                loop {
+                    // Read before the look: what was pushed before `done` is seen by the last look.
+                    let last = done.load(std::sync::atomic::Ordering::Acquire);
+                    taken.extend(scheduler.steal(&core, 0, false).map(|task| *task));
+                    while let Some(task) = core.deque().pop() {
+                        taken.push(*task);
+                    }
+                    if last {
+                        return taken;
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut taken = Vec::new();
+    for task in 0..TASKS {
+        owner.deque().push(Box::new(task));
+        if task % 3 == 0 {
+            taken.extend(owner.deque().pop().map(|task| *task));
+        }
+    }
+    taken.extend(std::iter::from_fn(|| owner.deque().pop()).map(|task| *task));
+    done.store(true, std::sync::atomic::Ordering::Release);
+    for thief in thieves {
+        taken.extend(thief.join().unwrap());
+    }
+    assert_eq!(taken.len(), TASKS);
+    assert_eq!(taken.iter().collect::<HashSet<_>>().len(), TASKS);
+}
+
+#[test]
+fn s4_a_full_deque_makes_room_without_waiting_for_a_thief() {
+    let (scheduler, cores) = with_queued(2, 0);
+    // One more than fits: each push displaces the slot's task into the deque.
+    for task in 0..DEQUE_CAPACITY + 2 {
+        let _ = scheduler.push_woken(&cores[0], Box::new(task));
+    }
+    assert_eq!(cores[0].deque().len(), DEQUE_CAPACITY - MAX_BATCH + 1);
+    let mut injected: Vec<usize> = std::iter::from_fn(|| scheduler.injector.take_one()).map(|task| *task).collect();
+    injected.sort_unstable();
+    assert_eq!(injected, (0..MAX_BATCH).collect::<Vec<_>>(), "the oldest half went to the injector");
+}
+
+#[test]
+fn f1_every_core_is_a_victim_in_every_round() {
+    let (scheduler, cores) = Scheduler::<Task>::new(8);
+    for victim in 1..8 {
+        cores[victim].deque().push(Box::new(victim));
+    }
+    let mut robbed: Vec<_> = (1..8).map(|_| *scheduler.steal(&cores[0], 0, false).expect("all have one")).collect();
+    robbed.sort_unstable();
+    assert_eq!(robbed, (1..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn f4_the_slot_runs_at_most_three_times_before_the_deque() {
+    let (scheduler, cores) = with_queued(1, 2);
+    let slot = 1_000;
+    let mut order = Vec::new();
+    for _ in 0..8 {
+        // A ping-pong: whoever runs wakes the other, into the slot.
+        let _ = scheduler.push_woken(&cores[0], Box::new(slot));
+        let (task, source) = scheduler.next(&cores[0]).expect("the slot is full");
+        order.push((*task, source));
+        if *task != slot {
+            // The slot's task is still there; take it out so that the next turn starts alike.
+            drop(scheduler.remote(&cores[0]).slot.take());
+        }
+    }
+    let expected = [1_000, 1_000, 1_000, 0, 1_000, 1_000, 1_000, 1];
+    assert_eq!(order.iter().map(|(task, _)| *task).collect::<Vec<_>>(), expected);
+    assert!(order.iter().all(|(task, source)| (*task == slot) == (*source == Source::Slot)));
+}
+
+#[test]
+fn f4_the_slot_runs_on_when_nothing_else_waits_with_a_fresh_budget() {
+    let (scheduler, cores) = Scheduler::<Task>::new(1);
+    let sources: Vec<_> = (0..8)
+        .map(|task| {
+            let _ = scheduler.push_woken(&cores[0], Box::new(task));
+            scheduler.next(&cores[0]).expect("the slot is full").1
+        })
+        .collect();
+    use Source::{Queue, Slot};
+    assert_eq!(sources, [Slot, Slot, Slot, Queue, Slot, Slot, Slot, Queue]);
+}
+
+/// userver 65: a yield that picks the very same task again, though others wait.
+#[test]
+fn a_task_that_yields_goes_behind_everything_queued() {
+    let (scheduler, cores) = with_queued(1, 3);
+    let (first, _) = scheduler.next(&cores[0]).expect("three are queued");
+    scheduler.push_yielded(&cores[0], first);
+    let order: Vec<_> = std::iter::from_fn(|| scheduler.next(&cores[0])).map(|(task, _)| *task).collect();
+    assert_eq!(order, [1, 2, 0]);
+}
+
+/// tokio PR 6876 in small: what a worker put into its own deque between two polls is announced before the next poll.
+#[test]
+fn a_yielded_task_is_announced_before_another_is_polled() {
+    let (scheduler, cores) = with_queued(2, 1);
+    let _ = scheduler.idle.count_out(1, false);
+    let (first, _) = scheduler.next(&cores[0]).expect("one is queued");
+    assert_eq!(scheduler.before_poll(&cores[0]), None, "nothing is left behind");
+    cores[0].deque().push(Box::new(1));
+    scheduler.push_yielded(&cores[0], first);
+    assert!(scheduler.next(&cores[0]).is_some());
+    assert_eq!(scheduler.before_poll(&cores[0]), Some(1), "the yielded task is up for taking");
+}
