@@ -1,3 +1,5 @@
 //! The integration tests: one binary, modules by behaviour.
 
+mod shutdown;
 mod spawn;
+mod teardown;

@@ -160,7 +160,9 @@ impl<T: PointerSized> Scheduler<T> {
         }
         let room = DEQUE_CAPACITY.saturating_sub(core.deque().len()) + 1;
         let task = self.injector.take_share(self.cores.len(), MAX_BATCH.min(room), core.deque())?;
-        core.set_unannounced();
+        if !core.deque().is_empty() {
+            core.set_unannounced();
+        }
         Some(task)
     }
 

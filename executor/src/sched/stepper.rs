@@ -273,7 +273,7 @@ fn run(cores: usize, seed: u64, steps: usize) {
     let _seed = Seed(cores, seed);
     let mut stepper = Stepper::new(cores, seed);
     for _ in 0..steps {
-        if stepper.rng.u32(..300 * cores as u32) == 0 {
+        if stepper.rng.u32(..100 * cores as u32) == 0 {
             stepper.weather = Weather::draw(&mut stepper.rng);
         }
         let who = stepper.rng.usize(..cores + 1);
@@ -289,10 +289,11 @@ fn run(cores: usize, seed: u64, steps: usize) {
 
 #[test]
 fn invariants_hold_after_every_step() {
-    let steps = if cfg!(debug_assertions) { 30_000 } else { 200_000 };
-    for cores in [1, 2, 3, 8, 64] {
-        for seed in 0..6 {
-            run(cores, seed, steps);
+    // Few workers make the narrow races likely, many the wide ones.
+    let seeds = if cfg!(debug_assertions) { 1 } else { 20 };
+    for (cores, runs) in [(1, 4), (2, 20), (3, 20), (8, 6), (64, 2)] {
+        for seed in 0..runs * seeds {
+            run(cores, seed, 20_000);
         }
     }
 }
