@@ -11,10 +11,7 @@ use crossbeam_utils::CachePadded;
 use std::future::Future;
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{
-    AtomicPtr, AtomicU64,
-    Ordering::{Relaxed, Release},
-};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// What the threads of one runtime share.
 ///
@@ -46,9 +43,9 @@ impl Post {
 
     #[inline]
     pub(crate) fn begin(&self, meta: &Meta) {
-        // Ordering: the id is relaxed; the location is released after it for readers that want both to match.
+        // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
         self.running.store(meta.id.get(), Relaxed);
-        self.spawned_at.store(ptr::from_ref(meta.location).cast_mut(), Release);
+        self.spawned_at.store(ptr::from_ref(meta.location).cast_mut(), Relaxed);
     }
 
     #[inline]

@@ -218,8 +218,8 @@ fn s4_a_full_deque_makes_room_without_waiting_for_a_thief() {
 #[test]
 fn f1_every_core_is_a_victim_in_every_round() {
     let (scheduler, cores) = Scheduler::<Task>::new(8);
-    for victim in 1..8 {
-        cores[victim].deque().push(Box::new(victim));
+    for (index, victim) in cores.iter().enumerate().skip(1) {
+        victim.deque().push(Box::new(index));
     }
     let mut robbed: Vec<_> = (1..8).map(|_| *scheduler.steal(&cores[0], 0, false).expect("all have one")).collect();
     robbed.sort_unstable();

@@ -1,0 +1,54 @@
+//! Tests that need a process of their own: they end it, fork it, measure it, or may bring it down.
+
+use crate::HANG;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+
+/// Set in the child to the test that it is to run.
+const VARIABLE: &str = "GIVEWAY_TEST_CHILD";
+
+/// How a child process ended.
+#[derive(Debug)]
+pub struct Child {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// What it wrote, both streams.
+    pub output: String,
+}
+
+impl Child {
+    /// Fails the test unless the child succeeded.
+    #[track_caller]
+    pub fn assert_success(&self) {
+        assert!(self.status.success(), "the child ended with {}:\n{}", self.status, self.output);
+    }
+}
+
+/// Runs `body` in a process of its own, with `variables` set, and returns how that ended.
+///
+/// `test` is the full name of the calling test: the child runs this very test, in which this function runs `body` and
+/// returns `None`.
+#[track_caller]
+pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> Option<Child> {
+    if std::env::var(VARIABLE).is_ok_and(|name| name == test) {
+        body();
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(VARIABLE, test);
+    command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("a child process starts");
+    let pid = child.id().cast_signed();
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    let Ok(output) = ended.recv_timeout(HANG) else {
+        // SAFETY: no memory is involved. The thread above has not reaped the child, so its number is still its own.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        let output = ended.recv().map(|output| format!("{output:?}"));
+        panic!("the child of {test} was not done after {HANG:?}, something hangs: {output:?}");
+    };
+    let output = output.expect("a child process can be waited for");
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(text.contains("running 1 test"), "the child did not find {test}; is its name right?\n{text}");
+    Some(Child { status: output.status, output: text })
+}
