@@ -39,7 +39,10 @@ fn voluntary_switches() -> u64 {
     u64::try_from(usage.ru_nvcsw).expect("a count")
 }
 
-const PEERS: [(&str, fn(usize, usize) -> Sample); 3] =
+/// How one peer is measured: by row and number of workers.
+type Measure = fn(usize, usize) -> Sample;
+
+const PEERS: [(&str, Measure); 3] =
     [(Giveway::NAME, measure::<Giveway>), (Tokio::NAME, measure::<Tokio>), (Smol::NAME, measure::<Smol>)];
 
 struct Options {

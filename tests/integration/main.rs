@@ -2,4 +2,5 @@
 
 mod shutdown;
 mod spawn;
+mod spec;
 mod teardown;

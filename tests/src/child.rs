@@ -41,14 +41,22 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
     let pid = child.id().cast_signed();
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || done.send(child.wait_with_output()));
-    let Ok(output) = ended.recv_timeout(HANG) else {
+    let Ok(output) = ended.recv_timeout(2 * HANG) else {
         // SAFETY: no memory is involved. The thread above has not reaped the child, so its number is still its own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         let output = ended.recv().map(|output| format!("{output:?}"));
-        panic!("the child of {test} was not done after {HANG:?}, something hangs: {output:?}");
+        panic!("the child of {test} did not end, something hangs: {output:?}");
     };
     let output = output.expect("a child process can be waited for");
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(text.contains("running 1 test"), "the child did not find {test}; is its name right?\n{text}");
     Some(Child { status: output.status, output: text })
+}
+
+/// Runs `body` in a process of its own, so that a crash or a hang is one failed test and not the end of all.
+#[track_caller]
+pub fn isolated(test: &str, body: impl FnOnce()) {
+    if let Some(child) = in_child(test, &[], body) {
+        child.assert_success();
+    }
 }

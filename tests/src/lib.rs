@@ -6,7 +6,7 @@
 mod child;
 mod futures;
 
-pub use child::{Child, in_child};
+pub use child::{Child, in_child, isolated};
 pub use futures::{Parked, Wakers, hold, on_drop};
 
 use std::any::Any;

@@ -1,7 +1,7 @@
 //! Tasks: spawning, joining, aborting.
 //!
-//! A task is a future behind `async-task`: one allocation holds its state word, its [`Meta`], its future and later
-//! its output. What the user sees of it is a [`JoinHandle`].
+//! A task is a future behind `async-task`: one allocation holds its state word, its metadata, its future and
+//! later its output. What the user sees of it is a [`JoinHandle`].
 
 mod abort;
 mod builder;
