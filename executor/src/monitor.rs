@@ -12,6 +12,7 @@ use crate::runtime::{Phase, Shared};
 use std::sync::atomic::{
     AtomicBool,
     Ordering::{Relaxed, SeqCst},
+    fence,
 };
 use std::time::{Duration, Instant};
 
@@ -35,9 +36,10 @@ impl Monitor {
 
     /// Wakes the monitor if it sleeps. Called by whoever has woken a worker.
     pub(crate) fn rouse(&self) {
-        // Ordering: SeqCst, partner of the store in `sleep`. The caller has counted a worker out of the idle set
-        // before; the monitor looks at the idle set after its store. One of the two sees the other.
-        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+        // Ordering: SeqCst fence, partner of the one in `sleep`. The caller has counted a worker out of the idle set
+        // before it; the monitor looks at the idle set after its own. One of the two sees the other.
+        fence(SeqCst);
+        if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
             self.parker.unpark();
         }
     }
@@ -71,10 +73,9 @@ fn all_idle(shared: &Shared) -> bool {
 /// Sleeps until somebody wakes a worker.
 fn sleep(shared: &Shared) {
     let monitor = &shared.monitor;
-    // Ordering: SeqCst with the fence below, partner of `rouse` (which comes after a read-modify-write of the counts
-    // and its lock): either it sees us asleep, or we see its worker awake.
-    monitor.asleep.store(true, SeqCst);
-    std::sync::atomic::fence(SeqCst);
+    // Ordering: SeqCst fence, partner of the one in `rouse`: either it sees us asleep, or we see its worker awake.
+    monitor.asleep.store(true, Relaxed);
+    fence(SeqCst);
     if all_idle(shared) && shared.gate.phase() == Phase::Open {
         monitor.parker.park();
     }

@@ -2,7 +2,8 @@
 //!
 //! An intrusive list per core, its links in the tasks' own metadata: no allocation, and no line that all cores write.
 //! A task enters the shard of the core where it first waited and leaves it when its future is dropped, wherever that
-//! is. Tasks that have not waited yet are in a queue or on a worker and need no entry.
+//! is. Tasks that have not waited yet are in a queue or on a worker and need no entry; those with a name get one at
+//! their spawn all the same, because a name is given to be found by.
 
 use crate::runtime::context;
 use crate::sync::{Mutex, lock};
@@ -11,15 +12,16 @@ use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::ptr;
 
-/// A task's place in its shard's list. All fields under that shard's lock, but for `shard`, which is written before
-/// the task is linked and read by the one who unlinks it.
+/// A task's place in its shard's list. The pointers are under that shard's lock; the number of the shard is written
+/// before the task is linked and read by the one who unlinks it.
 pub(crate) struct Links {
     prev: Cell<*const Meta>,
     next: Cell<*const Meta>,
-    shard: Cell<usize>,
+    shard: Cell<u32>,
 }
 
 impl Links {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self { prev: Cell::new(ptr::null()), next: Cell::new(ptr::null()), shard: Cell::new(0) }
     }
@@ -50,7 +52,7 @@ impl Registry {
         let home = context::with_worker(|worker| worker.map_or(0, |worker| worker.index()));
         // A thread of another runtime may have a higher number than we have shards.
         let home = home % self.shards.len();
-        meta.links.shard.set(home);
+        meta.links.shard.set(u32::try_from(home).expect("a runtime has few shards"));
         let mut shard = lock(&self.shards[home]);
         meta.links.next.set(shard.first);
         // SAFETY: a linked task is alive: it unlinks itself, under this lock, before it goes away.
@@ -61,9 +63,9 @@ impl Registry {
         shard.len += 1;
     }
 
-    /// Removes a task that was inserted.
+    /// Removes a task that was added.
     pub(crate) fn remove(&self, meta: &Meta) {
-        let mut shard = lock(&self.shards[meta.links.shard.get()]);
+        let mut shard = lock(&self.shards[meta.links.shard.get() as usize]);
         let (prev, next) = (meta.links.prev.get(), meta.links.next.get());
         // SAFETY: neighbours in the list are linked, hence alive, as in `insert`.
         match unsafe { prev.as_ref() } {

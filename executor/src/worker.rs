@@ -41,8 +41,9 @@ pub(crate) fn run(shared: Arc<Shared>, core: Local<Runnable>) {
         worker.shared.hooks.thread_started();
         worker.run_tasks();
         worker.drop_tasks();
-        worker.shared.hooks.thread_stopping();
     });
+    // Not a worker any more: a task that the hook wakes must go to those that still are.
+    worker.shared.hooks.thread_stopping();
     worker.shared.gate.thread_ended(worker.index());
 }
 
@@ -56,6 +57,7 @@ pub(crate) fn run(shared: Arc<Shared>, core: Local<Runnable>) {
 ///
 /// Both end with the push: the task may be run, dropped and freed, and the runtime with it, before the push returns.
 /// So from outside a count is taken first, and neither branch touches the task afterwards.
+#[inline]
 pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
     let shared = runnable.metadata().shared;
     context::with_worker(|worker| match worker {
@@ -90,14 +92,17 @@ pub(crate) fn task_panicked(meta: &Meta, payload: &(dyn Any + Send)) {
 }
 
 impl Worker {
+    #[inline]
     pub(crate) fn index(&self) -> usize {
         self.core.index()
     }
 
+    #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
+    #[inline]
     pub(crate) fn belongs_to(&self, shared: &Shared) -> bool {
         ptr::eq(&*self.shared, shared)
     }
@@ -106,6 +111,7 @@ impl Worker {
         self.post().running().map(|(id, _)| id)
     }
 
+    #[inline]
     fn post(&self) -> &Post {
         &self.shared.posts[self.index()]
     }
@@ -123,7 +129,7 @@ impl Worker {
         F::Output: Send + 'static,
     {
         let (runnable, handle) = task::allocate(Arc::as_ptr(&self.shared), name, location, future);
-        if self.shared.gate.phase() == Phase::Open {
+        if self.shared.admits(&runnable) {
             self.schedule(runnable, false);
         } else {
             drop(runnable);
@@ -159,6 +165,7 @@ impl Worker {
         found
     }
 
+    #[inline]
     fn poll(&self, task: Runnable, source: Source) {
         let scheduler = &self.shared.scheduler;
         self.shared.unpark(scheduler.before_poll(&self.core));
@@ -234,10 +241,11 @@ impl Worker {
             return;
         }
         // The last one out. What is registered now is being woken by a thread from outside that has claimed the task
-        // and not queued it yet. It will, and will then announce it to us.
+        // and not queued it yet: it will, and will then announce it to us. Or it is being dropped by the thread that
+        // shuts down with a deadline, which wakes us afterwards.
         self.drop_reachable();
         while self.shared.registry.len() > 0 {
-            let look_again = |_| scheduler.anything_queued();
+            let look_again = |_| scheduler.anything_queued() || self.shared.registry.len() == 0;
             scheduler.idle.sleep(self.index(), false, look_again, || self.post().parker.park());
             scheduler.idle.abandon_search();
             self.drop_reachable();

@@ -1,6 +1,6 @@
 //! What the user asked to be called for.
 
-use crate::task::{Id, Meta, contain};
+use crate::task::{Id, Meta, contain, drop_contained};
 use std::any::Any;
 use std::fmt;
 use std::panic::Location;
@@ -30,13 +30,16 @@ impl Hooks {
     pub(crate) fn task_panicked(&self, meta: &Meta, payload: &(dyn Any + Send)) -> PanicPolicy {
         let Some(hook) = &self.on_task_panic else { return PanicPolicy::Continue };
         let panic = TaskPanic { meta, payload };
-        contain(|| hook(&panic)).unwrap_or(PanicPolicy::Continue)
+        contain(|| hook(&panic)).unwrap_or_else(|payload| {
+            drop_contained(payload);
+            PanicPolicy::Continue
+        })
     }
 }
 
 fn call(hook: Option<&ThreadHook>) {
-    if let Some(hook) = hook {
-        let _contained = contain(|| hook());
+    if let Some(Err(payload)) = hook.map(|hook| contain(|| hook())) {
+        drop_contained(payload);
     }
 }
 

@@ -93,6 +93,20 @@ impl Shared {
         );
     }
 
+    /// Whether a new task may be queued. If not, the caller drops it.
+    #[inline]
+    pub(crate) fn admits(&self, task: &Runnable) -> bool {
+        if self.gate.phase() != Phase::Open {
+            return false;
+        }
+        // A name is given to be found by, so a named task is registered from the start. Not before the look at the
+        // gate: the last worker of a closing runtime waits for whatever is registered to be queued and announced.
+        if task.metadata().name.is_some() {
+            task.metadata().register();
+        }
+        true
+    }
+
     /// Spawns from a thread that holds no core of this runtime.
     #[track_caller]
     pub(crate) fn spawn_from_outside<F>(
@@ -107,7 +121,7 @@ impl Shared {
     {
         self.refuse_in_forked_child();
         let (runnable, handle) = task::allocate(self, name, location, future);
-        if self.gate.phase() == Phase::Open {
+        if self.admits(&runnable) {
             self.inject(runnable);
             self.gate.after_inject(|| drop_injected(&self.scheduler.injector));
         } else {

@@ -134,10 +134,14 @@ impl Shared {
         if !self.gate.close() {
             return;
         }
+        self.wake_all_workers();
+        self.monitor.stop();
+    }
+
+    fn wake_all_workers(&self) {
         for worker in self.scheduler.idle.wake_all() {
             self.posts[worker].parker.unpark();
         }
-        self.monitor.stop();
     }
 }
 
@@ -194,6 +198,8 @@ fn drop_unattended(shared: &Shared) {
     while let Some(task) = shared.scheduler.take_any() {
         drop(task);
     }
+    // The last worker may be asleep, waiting for one of these.
+    shared.wake_all_workers();
 }
 
 /// What was left when a shutdown ran out of time; see [`Runtime::shutdown_timeout`](super::Runtime::shutdown_timeout).

@@ -40,41 +40,50 @@ impl<T> Local<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
+    #[inline]
     pub(crate) fn deque(&self) -> &Deque<T> {
         &self.deque
     }
 
     /// The number of the task about to be chosen. Wraps.
+    #[inline]
     pub(crate) fn tick(&self) -> u32 {
         self.tick.get()
     }
 
+    #[inline]
     pub(super) fn advance_tick(&self) -> u32 {
         let tick = self.tick.get().wrapping_add(1);
         self.tick.set(tick);
         tick
     }
 
+    #[inline]
     pub(super) fn may_run_slot(&self) -> bool {
         self.slot_streak.get() < MAX_SLOT_STREAK
     }
 
+    #[inline]
     pub(super) fn count_slot_run(&self) {
         self.slot_streak.set(self.slot_streak.get() + 1);
     }
 
+    #[inline]
     pub(super) fn reset_slot_streak(&self) {
         self.slot_streak.set(0);
     }
 
+    #[inline]
     pub(super) fn set_unannounced(&self) {
         self.unannounced.set(true);
     }
 
+    #[inline]
     pub(super) fn take_unannounced(&self) -> bool {
         self.unannounced.replace(false)
     }

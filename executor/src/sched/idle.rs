@@ -19,10 +19,12 @@ const SEARCHING: usize = 1;
 const IDLE: usize = 1 << (usize::BITS / 2);
 
 impl Counts {
+    #[inline]
     pub(crate) fn searching(self) -> usize {
         self.0 & (IDLE - 1)
     }
 
+    #[inline]
     pub(crate) fn idle(self) -> usize {
         self.0 / IDLE
     }
@@ -64,6 +66,7 @@ impl IdleSet {
         }
     }
 
+    #[inline]
     pub(crate) fn counts(&self) -> Counts {
         // Ordering: relaxed. Where more is needed the caller has a SeqCst fence before it.
         Counts(self.counts.load(Relaxed))

@@ -82,6 +82,7 @@ impl<T: PointerSized> Scheduler<T> {
         &self.cores
     }
 
+    #[inline]
     pub(crate) fn remote(&self, core: &Local<T>) -> &Remote<T> {
         &self.cores[core.index()]
     }
@@ -115,6 +116,7 @@ impl<T: PointerSized> Scheduler<T> {
         Announce::Owed
     }
 
+    #[inline]
     fn push_back(&self, core: &Local<T>, task: T) {
         if core.deque().len() >= DEQUE_CAPACITY {
             self.overflow(core);

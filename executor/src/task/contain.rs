@@ -16,6 +16,7 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 ///
 /// Whatever `f` leaves half-done is dropped and never run again, or is the user's own shared state, which has to
 /// defend itself (that is what lock poisoning is for).
+#[inline]
 pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
@@ -37,10 +38,12 @@ pub(crate) fn drop_contained<T>(value: T) {
 pub(crate) struct Contained<T>(ManuallyDrop<T>);
 
 impl<T> Contained<T> {
+    #[inline]
     pub(crate) fn new(value: T) -> Self {
         Self(ManuallyDrop::new(value))
     }
 
+    #[inline]
     pub(crate) fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped, so the value is taken out once.

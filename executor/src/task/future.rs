@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 pub(crate) type Output<T> = Contained<Result<T, JoinError>>;
 
 /// Allocates a task. It is in no queue yet; the caller pushes the `Runnable`.
+#[inline]
 pub(crate) fn allocate<F>(
     shared: *const Shared,
     name: Option<Box<str>>,
@@ -28,27 +29,16 @@ where
     let meta = Meta::new(shared, name, location);
     // The schedule function captures nothing. async-task then keeps no reference of its own while it runs, which
     // saves two read-modify-writes a wake-up; the price is that `schedule` must not touch the task after its push.
-    //
-    // A name is given to be found by, so a named task is registered from the start. The rest are registered when
-    // they first wait: until then a task is in a queue or on a worker, where shutdown finds it anyway, and most
-    // tasks never wait.
-    let registered = meta.name.is_some();
-    let (runnable, task) = async_task::Builder::new().metadata(meta).spawn(
-        |meta| TaskFuture { meta: NonNull::from(meta), registered, future: Some(future) },
-        WithInfo(worker::schedule),
-    );
-    let meta = runnable.metadata();
-    meta.remember_waker(runnable.waker());
-    if registered {
-        meta.registry().insert(meta);
-    }
+    let (runnable, task) = async_task::Builder::new()
+        .metadata(meta)
+        .spawn(|meta| TaskFuture { meta: NonNull::from(meta), future: Some(future) }, WithInfo(worker::schedule));
+    runnable.metadata().remember_waker(runnable.waker());
     (runnable, JoinHandle::new(task))
 }
 
 struct TaskFuture<F> {
     // In the same allocation as this future, and outlives it there.
     meta: NonNull<Meta>,
-    registered: bool,
     // `None` once finished. Pinned structurally: dropped in place by the assignment of `None`, never moved.
     future: Option<F>,
 }
@@ -83,10 +73,7 @@ impl<F: Future> Future for TaskFuture<F> {
             let mut future = unsafe { Pin::new_unchecked(future) };
             match contain(|| future.as_mut().poll(cx)) {
                 Ok(Poll::Pending) => {
-                    if !this.registered {
-                        this.registered = true;
-                        this.meta().registry().insert(this.meta());
-                    }
+                    this.meta().register();
                     return Poll::Pending;
                 }
                 Ok(Poll::Ready(output)) => Ok(output),
@@ -113,9 +100,8 @@ impl<F> Drop for TaskFuture<F> {
         if self.future.is_some() {
             drop_contained(DropInPlace(&mut self.future));
         }
-        if self.registered {
-            self.meta().registry().remove(self.meta());
-        }
+        self.meta().set_ended();
+        self.meta().unregister();
     }
 }
 

@@ -47,6 +47,7 @@ impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
+    #[inline]
     pub(crate) fn new(task: Task<Output<T>, Meta>) -> Self {
         let meta = task.metadata();
         let (meta, id) = (NonNull::from(meta), meta.id);
@@ -54,6 +55,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// The task's metadata, until its output was returned.
+    #[inline]
     fn meta(&self) -> Option<&Meta> {
         // SAFETY: `task` is `Some`, and holds the allocation that the metadata is in.
         self.task.as_ref().map(|_| unsafe { self.meta.as_ref() })
@@ -110,7 +112,8 @@ impl<T> JoinHandle<T> {
     /// });
     /// ```
     pub fn is_finished(&self) -> bool {
-        self.task.as_ref().is_none_or(FallibleTask::is_finished)
+        // async-task calls a task finished that was closed and whose future is still being dropped.
+        self.task.as_ref().is_none_or(FallibleTask::is_finished) && self.meta().is_none_or(Meta::has_ended)
     }
 
     /// The task's number.

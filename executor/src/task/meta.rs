@@ -1,7 +1,7 @@
 //! What the runtime knows of a task, in the task's own allocation.
 
 use super::Id;
-use crate::registry::{Links, Registry};
+use crate::registry::Links;
 use crate::runtime::Shared;
 use crate::sched::PointerSized;
 use std::cell::Cell;
@@ -28,17 +28,22 @@ pub(crate) struct Meta {
     pub(crate) links: Links,
     // The task's waker, uncounted, in parts. Written once, before the task is first seen by anybody else.
     waker: Cell<(*const (), Option<&'static RawWakerVTable>)>,
+    // Whether the registry has this task. Belongs to whoever spawns, polls or drops it, of whom there is one at a time.
+    registered: Cell<bool>,
+    // Set when the future is gone, read by the handle.
+    ended: AtomicBool,
     // Set by whoever aborts, read by the task at each poll.
     aborted: AtomicBool,
 }
 
-// SAFETY: the raw pointers are used under rules of their own (the registry's lock; `schedule`), and the cell is
-// written before the task is shared and only read after.
+// SAFETY: the raw pointers are used under rules of their own (the registry's lock; `schedule`). The waker's cell is
+// written before the task is shared and only read after, the registered one by one owner at a time.
 unsafe impl Send for Meta {}
 // SAFETY: as above.
 unsafe impl Sync for Meta {}
 
 impl Meta {
+    #[inline]
     pub(crate) fn new(shared: *const Shared, name: Option<Box<str>>, location: &'static Location<'static>) -> Self {
         Self {
             shared,
@@ -47,24 +52,47 @@ impl Meta {
             location,
             links: Links::new(),
             waker: Cell::new((ptr::null(), None)),
+            registered: Cell::new(false),
+            ended: AtomicBool::new(false),
             aborted: AtomicBool::new(false),
         }
     }
 
     /// Remembers the waker's parts. Before the task is pushed anywhere.
+    #[inline]
     pub(crate) fn remember_waker(&self, waker: Waker) {
         self.waker.set((waker.data(), Some(waker.vtable())));
     }
 
-    /// The registry of the task's runtime. For the task itself, while it is being spawned, polled or dropped.
-    pub(crate) fn registry(&self) -> &Registry {
-        // SAFETY: the runtime is alive. In a spawn the caller holds it and in a poll the worker does; and until a
-        // registered task is dropped, the last worker waits for it.
-        let shared = unsafe { &*self.shared };
-        &shared.registry
+    /// Enters the task into the registry of its runtime, if it is not there. For whoever spawns or polls it.
+    ///
+    /// The registry counts as a waker. Without it async-task would free a detached task as soon as nobody could wake it
+    /// any more, without dropping its future, and the registry would be left with a dangling link.
+    #[inline]
+    pub(crate) fn register(&self) {
+        if !self.registered.replace(true) {
+            std::mem::forget(self.waker());
+            // SAFETY: the runtime is alive: in a spawn the caller holds it, in a poll the worker does.
+            let shared = unsafe { &*self.shared };
+            shared.registry.insert(self);
+        }
+    }
+
+    /// Takes the task out of the registry, if it is there. For whoever drops it, and holds the task meanwhile.
+    #[inline]
+    pub(crate) fn unregister(&self) {
+        if self.registered.replace(false) {
+            // SAFETY: the runtime is alive: whoever drops a registered task holds it, as a worker or as the thread
+            // that shuts it down.
+            let shared = unsafe { &*self.shared };
+            shared.registry.remove(self);
+            // The count that `register` took.
+            drop(ManuallyDrop::into_inner(self.borrow_waker()));
+        }
     }
 
     /// The task's waker, borrowed: it holds no reference to the task, the caller does.
+    #[inline]
     fn borrow_waker(&self) -> ManuallyDrop<Waker> {
         let (data, vtable) = self.waker.get();
         let vtable = vtable.expect("the waker is remembered at spawn");
@@ -79,6 +107,7 @@ impl Meta {
     }
 
     /// Makes the task runnable, if it is neither runnable nor finished.
+    #[inline]
     pub(crate) fn wake(&self) {
         self.borrow_waker().wake_by_ref();
     }
@@ -89,6 +118,18 @@ impl Meta {
         // is a read-modify-write of its state word that the next poll reads: the flag is seen then at the latest.
         self.aborted.store(true, Release);
         self.wake();
+    }
+
+    /// The future has been dropped.
+    #[inline]
+    pub(crate) fn set_ended(&self) {
+        // Ordering: release, partner of the acquire in `has_ended`: who sees it sees what the destructors did.
+        self.ended.store(true, Release);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        // Ordering: acquire, partner of the release in `set_ended`.
+        self.ended.load(Acquire)
     }
 
     #[inline]

@@ -22,7 +22,7 @@ pub use join_set::JoinSet;
 
 pub use giveway_yield::{YieldNow, yield_now};
 
-pub(crate) use contain::{Payload, contain};
+pub(crate) use contain::{Payload, contain, drop_contained};
 pub(crate) use future::allocate;
 pub(crate) use meta::{Meta, Runnable};
 
