@@ -54,6 +54,22 @@ impl fmt::Debug for Hooks {
 }
 
 /// What to do after a task has panicked; see [`Builder::on_task_panic`](super::Builder::on_task_panic).
+///
+/// # Examples
+///
+/// ```
+/// use giveway::PanicPolicy;
+///
+/// // A worker process that is to be restarted rather than to limp on.
+/// let runtime = giveway::Builder::new().on_task_panic(|_| PanicPolicy::Shutdown).build()?;
+/// let panicking = runtime.spawn(async { panic!("a bug") });
+/// let other = runtime.spawn(std::future::pending::<()>());
+/// runtime.block_on(async {
+///     assert!(panicking.await.unwrap_err().is_panic());
+///     assert!(other.await.unwrap_err().is_cancelled());
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicPolicy {
@@ -66,6 +82,26 @@ pub enum PanicPolicy {
 }
 
 /// A task that panicked; see [`Builder::on_task_panic`](super::Builder::on_task_panic).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// let (report, reports) = mpsc::channel();
+/// let runtime = giveway::Builder::new()
+///     .workers(1)
+///     .on_task_panic(move |panic| {
+///         let message = panic.payload().downcast_ref::<&str>().copied();
+///         report.send((panic.name().map(str::to_owned), message)).unwrap();
+///         giveway::PanicPolicy::Continue
+///     })
+///     .build()?;
+/// let task = giveway::task::Builder::new().name("baker").spawn_on(async { panic!("no bread") }, runtime.handle());
+/// assert!(runtime.block_on(task).is_err());
+/// assert_eq!(reports.recv().unwrap(), (Some("baker".to_owned()), Some("no bread")));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct TaskPanic<'a> {
     meta: &'a Meta,
     payload: &'a (dyn Any + Send),

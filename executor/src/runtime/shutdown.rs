@@ -203,6 +203,34 @@ fn drop_unattended(shared: &Shared) {
 }
 
 /// What was left when a shutdown ran out of time; see [`Runtime::shutdown_timeout`](super::Runtime::shutdown_timeout).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let runtime = giveway::Builder::new().workers(1).build()?;
+/// let (release, blocked) = mpsc::channel::<()>();
+/// let (started, has_started) = mpsc::channel();
+/// giveway::task::Builder::new().name("slow cook").spawn_on(
+///     async move {
+///         started.send(()).unwrap();
+///         blocked.recv().ok(); // blocks its worker: the poll does not return
+///     },
+///     runtime.handle(),
+/// );
+/// has_started.recv().unwrap();
+///
+/// let report = runtime.shutdown_timeout(Duration::from_millis(10));
+/// assert!(!report.is_clean());
+/// assert_eq!(report.stuck_threads(), 1);
+/// let stuck = &report.stuck_tasks()[0];
+/// assert_eq!((stuck.name(), stuck.worker()), (Some("slow cook"), 0));
+/// println!("{report}"); // ... task "slow cook" (4097), spawned at src/main.rs:9:5, keeps worker 0
+/// drop(release);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "the report says whether the shutdown came to its end"]
 pub struct ShutdownReport {
@@ -251,7 +279,7 @@ impl fmt::Display for ShutdownReport {
     }
 }
 
-/// A task that held up a shutdown.
+/// A task that held up a shutdown. An example is at [`ShutdownReport`].
 #[derive(Debug, Clone)]
 pub struct StuckTask {
     id: Id,
