@@ -1,0 +1,143 @@
+//! A fork leaves the child without the runtime's threads: it gets a clear error, never a hang.
+
+#![cfg(unix)]
+
+use giveway_tests::{Wakers, eventually, in_child, isolated, panic_of, runtime};
+
+/// Forks, runs `body` in the child, and returns the child's exit code. The child is killed if it hangs.
+///
+/// To be called in a process of its own, whose threads but for the runtime's are at rest.
+fn in_fork(body: impl FnOnce()) -> i32 {
+    // SAFETY: the child is a copy of a process whose other threads hold no lock that it will want: the runtime's are
+    // idle, and those of the test harness wait for this one.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: sets a timer, no more. The signal ends the child.
+        unsafe { libc::alarm(30) };
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: ends the child here, without running what belongs to its parent.
+        unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
+    }
+    assert!(pid > 0, "fork failed");
+    let mut status = 0;
+    // SAFETY: `status` is ours to be written to; the child is ours to wait for, and ends by its alarm at the latest.
+    let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(waited, pid);
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+}
+
+const CLEAR: &str = "was started before a fork, and its threads do not exist in the child";
+
+#[track_caller]
+fn assert_clear(message: &str) {
+    assert!(message.contains(CLEAR), "{message}");
+    assert!(message.contains("start a new runtime in the child"), "the remedy is named: {message}");
+}
+
+#[test]
+fn spawning_in_a_forked_child_panics_clearly() {
+    isolated("fork::spawning_in_a_forked_child_panics_clearly", || {
+        let runtime = runtime(2);
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        let code = in_fork(|| {
+            assert_clear(&panic_of(|| runtime.spawn(async {})));
+            assert_clear(&panic_of(|| runtime.handle().spawn(async {})));
+            let _inside = runtime.enter();
+            assert_clear(&panic_of(|| giveway::spawn(async {})));
+        });
+        assert_eq!(code, 0);
+        assert_eq!(runtime.block_on(runtime.spawn(async { 1 })).unwrap(), 1, "the parent goes on");
+    });
+}
+
+#[test]
+fn block_on_in_a_forked_child_panics_clearly() {
+    isolated("fork::block_on_in_a_forked_child_panics_clearly", || {
+        let runtime = runtime(1);
+        runtime.block_on(async {});
+        let code = in_fork(|| {
+            assert_clear(&panic_of(|| runtime.block_on(async {})));
+            assert_clear(&panic_of(|| runtime.handle().block_on(async {})));
+        });
+        assert_eq!(code, 0);
+    });
+}
+
+#[test]
+fn the_default_runtime_refuses_in_a_forked_child() {
+    isolated("fork::the_default_runtime_refuses_in_a_forked_child", || {
+        giveway::block_on(async { giveway::spawn(async {}).await.unwrap() });
+        let code = in_fork(|| {
+            assert_clear(&panic_of(|| giveway::block_on(async {})));
+            assert_clear(&panic_of(|| giveway::spawn(async {})));
+        });
+        assert_eq!(code, 0);
+    });
+}
+
+#[test]
+fn dropping_a_runtime_in_a_forked_child_does_not_hang() {
+    type End = fn(giveway::Runtime);
+    let ways: [(&str, End); 3] = [
+        ("drop", drop),
+        ("shutdown_timeout", |runtime| assert!(runtime.shutdown_timeout(std::time::Duration::MAX).is_clean())),
+        ("shutdown_background", giveway::Runtime::shutdown_background),
+    ];
+    isolated("fork::dropping_a_runtime_in_a_forked_child_does_not_hang", || {
+        for (name, end) in ways {
+            let wakers = Wakers::default();
+            let mut runtime = Some(runtime(2));
+            let task = runtime.as_ref().unwrap().spawn(wakers.park(()));
+            eventually(|| wakers.len() == 1);
+            assert_eq!(in_fork(|| end(runtime.take().unwrap())), 0, "{name}");
+            drop(runtime);
+            drop(task);
+        }
+    });
+}
+
+#[test]
+fn waking_and_aborting_in_a_forked_child_do_not_hang() {
+    isolated("fork::waking_and_aborting_in_a_forked_child_do_not_hang", || {
+        let runtime = runtime(2);
+        let wakers = Wakers::default();
+        let task = runtime.spawn(wakers.park(()));
+        eventually(|| wakers.len() == 1);
+        let code = in_fork(|| {
+            wakers.wake_all();
+            task.abort();
+            task.abort_handle().abort();
+        });
+        assert_eq!(code, 0);
+        assert!(!task.is_finished(), "the child's abort stayed in the child");
+    });
+}
+
+#[test]
+fn a_new_runtime_works_in_a_forked_child() {
+    isolated("fork::a_new_runtime_works_in_a_forked_child", || {
+        let old = runtime(2);
+        old.block_on(old.spawn(async {})).unwrap();
+        let code = in_fork(|| {
+            let new = runtime(2);
+            assert_eq!(new.block_on(async { giveway::spawn(async { 7 }).await }).unwrap(), 7);
+            drop(new);
+            drop(old.handle().clone());
+        });
+        assert_eq!(code, 0);
+    });
+}
+
+/// The message reaches a child that does not catch it.
+#[test]
+fn an_uncaught_refusal_ends_the_child_with_its_message() {
+    let child = in_child("fork::an_uncaught_refusal_ends_the_child_with_its_message", &[], || {
+        let runtime = runtime(1);
+        let code = in_fork(|| drop(runtime.spawn(async {})));
+        std::process::exit(40 + code);
+    });
+    if let Some(child) = child {
+        assert_eq!(child.status.code(), Some(41), "{}", child.output);
+        assert!(child.output.contains(CLEAR), "{}", child.output);
+    }
+}

@@ -1,0 +1,244 @@
+//! Shutting down with a deadline: what is stuck is named, and everything else is gone.
+
+use giveway::task::Builder;
+use giveway_tests::{Alive, Gate, Wakers, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// A task that is in a poll until the gate opens. Returns when it is.
+fn spawn_stuck(runtime: &giveway::Runtime, name: &str, gate: &Gate) -> giveway::task::JoinHandle<()> {
+    let (busy, gate) = (Gate::new(), gate.clone());
+    let in_poll = busy.clone();
+    let task = Builder::new().name(name).spawn_on(
+        async move {
+            in_poll.open();
+            gate.wait();
+        },
+        runtime.handle(),
+    );
+    busy.wait();
+    task
+}
+
+#[test]
+fn a_shutdown_that_comes_to_its_end_has_a_clean_report() {
+    each_runtime(1, |runtime| {
+        let (alive, wakers) = (Alive::default(), Wakers::default());
+        let _tasks: Vec<_> = (0..20).map(|_| runtime.spawn(wakers.park(alive.clone()))).collect();
+        let report = runtime.shutdown_timeout(giveway_tests::HANG);
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(report.stuck_threads(), 0);
+        assert!(report.stuck_tasks().is_empty());
+        assert_eq!(report.to_string(), "the runtime was shut down");
+        assert_eq!(Arc::strong_count(&alive), 1);
+    });
+}
+
+#[test]
+fn a_timeout_beyond_the_end_of_time_waits() {
+    each_runtime(1, |runtime| {
+        let wakers = Wakers::default();
+        let _task = runtime.spawn(wakers.park(()));
+        assert!(runtime.shutdown_timeout(Duration::MAX).is_clean());
+    });
+}
+
+/// Also with a single worker, which then is the stuck one.
+#[test]
+fn a_stuck_task_is_named_and_everything_else_is_gone() {
+    each_runtime(1, |runtime| {
+        let (gate, alive, wakers) = (Gate::new(), Alive::default(), Wakers::default());
+        let waiting: Vec<_> = (0..10).map(|_| runtime.spawn(wakers.park(alive.clone()))).collect();
+        eventually(|| wakers.len() == 10);
+        let line = line!() + 1;
+        let stuck = spawn_stuck(&runtime, "mule", &gate);
+        let queued: Vec<_> = (0..10).map(|_| runtime.spawn(hold(alive.clone()))).collect();
+
+        // Nothing but the stuck task keeps a worker of several, so the rest is gone whatever the timeout; but the
+        // report of a short one may name workers that are still on their way out.
+        let timeout = Duration::from_millis(100);
+        let workers = runtime.handle().workers();
+        let report = runtime.shutdown_timeout(timeout);
+        assert!(!report.is_clean());
+        assert!(report.stuck_threads() >= 1);
+        let task = report.stuck_tasks().iter().find(|task| task.id() == stuck.id()).expect("the stuck task is named");
+        assert_eq!(task.name(), Some("mule"));
+        assert!(task.spawned_at().file().ends_with("shutdown_timeout.rs"));
+        assert!(task.spawned_at().line() < line, "where it was spawned, in the helper above");
+        assert!(task.worker() < workers);
+        for text in [report.to_string(), task.to_string()] {
+            assert!(text.contains("\"mule\"") && text.contains("shutdown_timeout.rs"), "{text}");
+            assert!(text.contains(&format!("keeps worker {}", task.worker())), "{text}");
+        }
+        eventually(|| Arc::strong_count(&alive) == 1);
+        for task in waiting.into_iter().chain(queued) {
+            assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+        }
+        assert!(!stuck.is_finished());
+
+        gate.open();
+        futures::executor::block_on(stuck).expect("the poll that was going on came to its end");
+    });
+}
+
+/// With a single worker, the thread that shuts down drops what the stuck worker cannot.
+#[test]
+fn what_waits_behind_a_single_stuck_worker_is_dropped_before_the_report() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let (gate, alive, wakers) = (Gate::new(), Alive::default(), Wakers::default());
+    let _waiting: Vec<_> = (0..10).map(|_| runtime.spawn(wakers.park(alive.clone()))).collect();
+    eventually(|| wakers.len() == 10);
+    let stuck = spawn_stuck(&runtime, "mule", &gate);
+    let _queued: Vec<_> = (0..10).map(|_| runtime.spawn(hold(alive.clone()))).collect();
+    let report = runtime.shutdown_timeout(Duration::ZERO);
+    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(report.stuck_threads(), 1);
+    assert_eq!(report.stuck_tasks().len(), 1);
+    assert_eq!(report.stuck_tasks()[0].worker(), 0);
+    gate.open();
+    futures::executor::block_on(stuck).unwrap();
+}
+
+/// The thread that shuts down is in a task's destructor when the stuck worker comes back, finds that task registered,
+/// and waits for its end: somebody has to tell it.
+#[test]
+fn a_worker_that_comes_back_while_others_drop_its_tasks_still_ends() {
+    isolated("shutdown_timeout::a_worker_that_comes_back_while_others_drop_its_tasks_still_ends", || {
+        for _ in 0..20 {
+            let _watch = watch();
+            let (stopped, stops) = mpsc::channel();
+            let hook = move || stopped.send(()).unwrap();
+            let runtime = giveway::Builder::new().workers(1).on_thread_stop(hook).build().unwrap();
+            let (gate, wakers) = (Gate::new(), Wakers::default());
+            let let_go = gate.clone();
+            let _waiting = runtime.spawn(wakers.park(on_drop(move || {
+                let_go.open();
+                // Ample time for the worker to end its poll and find nothing left but this task.
+                (0..1_000).for_each(|_| std::thread::yield_now());
+            })));
+            eventually(|| wakers.len() == 1);
+            let stuck = spawn_stuck(&runtime, "mule", &gate);
+            let _report = runtime.shutdown_timeout(Duration::ZERO);
+            recv(&stops);
+            drop(stuck);
+        }
+    });
+}
+
+#[test]
+fn a_destructor_that_does_not_return_is_reported() {
+    each_runtime(1, |runtime| {
+        let (gate, wakers) = (Gate::new(), Wakers::default());
+        let (release, entered) = (gate.clone(), Gate::new());
+        let in_drop = entered.clone();
+        let future = wakers.park(on_drop(move || {
+            in_drop.open();
+            release.wait();
+        }));
+        let task = Builder::new().name("clinger").spawn_on(future, runtime.handle());
+        eventually(|| wakers.len() == 1);
+        // Begun by an abort, so that it is a worker that is in it.
+        task.abort();
+        entered.wait();
+        let report = runtime.shutdown_timeout(Duration::ZERO);
+        let stuck = report.stuck_tasks().iter().find(|stuck| stuck.id() == task.id()).expect("it is reported");
+        assert_eq!(stuck.name(), Some("clinger"));
+        gate.open();
+        assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn a_task_may_shut_its_own_runtime_down_and_finds_itself_in_the_report() {
+    each_runtime(1, |runtime| {
+        let handle = runtime.handle().clone();
+        let (sent, reports) = mpsc::channel();
+        let task = handle.spawn(async move {
+            let report = runtime.shutdown_timeout(giveway_tests::HANG);
+            sent.send((giveway::task::try_id(), report)).unwrap();
+        });
+        let (id, report) = recv(&reports);
+        assert_eq!(id, Some(task.id()));
+        assert!(report.stuck_tasks().iter().any(|stuck| stuck.id() == task.id()), "{report}");
+        futures::executor::block_on(task).unwrap();
+    });
+}
+
+#[test]
+fn shutdown_in_the_background_does_not_wait_for_a_stuck_task() {
+    each_runtime(1, |runtime| {
+        let (gate, alive, wakers) = (Gate::new(), Alive::default(), Wakers::default());
+        let waiting = runtime.spawn(wakers.park(alive.clone()));
+        eventually(|| wakers.len() == 1);
+        let stuck = spawn_stuck(&runtime, "mule", &gate);
+        runtime.shutdown_background();
+        assert!(futures::executor::block_on(waiting).unwrap_err().is_cancelled());
+        eventually(|| Arc::strong_count(&alive) == 1);
+        gate.open();
+        futures::executor::block_on(stuck).unwrap();
+    });
+}
+
+/// tokio 4780: a panic plus an uncooperative task blocked shutdown for ever.
+#[test]
+fn a_panic_beside_an_uncooperative_task_does_not_block_shutdown() {
+    each_runtime(2, |runtime| {
+        let gate = Gate::new();
+        let stuck = spawn_stuck(&runtime, "mule", &gate);
+        let panicked = runtime.spawn(async { panic!("beside the mule") });
+        assert!(runtime.block_on(panicked).unwrap_err().is_panic());
+        let report = runtime.shutdown_timeout(Duration::from_millis(10));
+        assert!(report.stuck_tasks().iter().any(|task| task.id() == stuck.id()));
+        gate.open();
+        futures::executor::block_on(stuck).unwrap();
+    });
+}
+
+/// A stuck poll goes on after the report, on a runtime that nobody holds any more: it may wake and spawn all the same.
+#[test]
+fn a_stuck_task_may_go_on_to_wake_and_spawn() {
+    each_runtime(1, |runtime| {
+        let (gate, busy) = (Gate::new(), Gate::new());
+        let (wakers, entered) = (Wakers::default(), busy.clone());
+        let waiting = runtime.spawn(wakers.park(()));
+        eventually(|| wakers.len() == 1);
+        let (go, all) = (gate.clone(), wakers.clone());
+        let stuck = runtime.spawn(async move {
+            entered.open();
+            go.wait();
+            all.wake_all();
+            giveway::spawn(async { 1 }).await
+        });
+        busy.wait();
+        let _report = runtime.shutdown_timeout(Duration::ZERO);
+        gate.open();
+        // Dropped where it awaits, or done before: the refused task is ready at once.
+        match futures::executor::block_on(stuck) {
+            Ok(refused) => assert!(refused.unwrap_err().is_cancelled()),
+            Err(error) => assert!(error.is_cancelled()),
+        }
+        assert!(futures::executor::block_on(waiting).unwrap_err().is_cancelled());
+    });
+}
+
+/// Until its future is gone, a task is not finished: awaiting it would wait.
+#[test]
+fn a_task_is_not_finished_while_shutdown_is_in_its_destructor() {
+    each_runtime(1, |runtime| {
+        let (wakers, entered, gate) = (Wakers::default(), Gate::new(), Gate::new());
+        let (in_drop, release) = (entered.clone(), gate.clone());
+        let task = runtime.spawn(wakers.park(on_drop(move || {
+            in_drop.open();
+            release.wait();
+        })));
+        eventually(|| wakers.len() == 1);
+        let dropper = std::thread::spawn(move || drop(runtime));
+        entered.wait();
+        let finished = task.is_finished();
+        gate.open();
+        dropper.join().unwrap();
+        assert!(!finished, "its destructor had not returned");
+        assert!(task.is_finished());
+    });
+}
