@@ -42,8 +42,10 @@ pub(crate) fn run(shared: Arc<Shared>, core: Local<Runnable>) {
         worker.run_tasks();
         worker.drop_tasks();
     });
-    // Not a worker any more: a task that the hook wakes must go to those that still are.
+    // In the runtime, but not a worker any more: a task that the hook wakes must go to those that still are.
+    let inside = context::Entered::new(worker.shared.clone());
     worker.shared.hooks.thread_stopping();
+    drop(inside);
     worker.shared.gate.thread_ended(worker.index());
 }
 

@@ -1,7 +1,7 @@
 //! Settings that cannot be met, hooks that misbehave, an OS that refuses.
 
 use giveway::{Builder, Handle, MAX_WORKERS, PanicPolicy};
-use giveway_tests::{Child, drain, eventually, in_child, isolated, recv, watch, worker_counts};
+use giveway_tests::{Alive, Child, drain, eventually, hold, in_child, isolated, recv, watch, worker_counts};
 use std::io::ErrorKind;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -239,10 +239,15 @@ fn an_os_that_refuses_threads_is_an_error_and_no_hang() {
         assert_eq!(limited, 0);
         let (sent, events) = mpsc::channel();
         let (start, stop) = (sent.clone(), sent);
+        let alive = Alive::default();
+        let held = alive.clone();
         let error = Builder::new()
             .workers(64)
             .stack_size(1 << 30)
-            .on_thread_start(move || start.send(1).unwrap())
+            .on_thread_start(move || {
+                giveway::spawn(hold(held.clone()));
+                start.send(1).unwrap();
+            })
             .on_thread_stop(move || stop.send(-1).unwrap())
             .build()
             .unwrap_err();
@@ -250,6 +255,7 @@ fn an_os_that_refuses_threads_is_an_error_and_no_hang() {
         let events = drain(&events);
         assert!(!events.is_empty(), "some threads could be started");
         assert_eq!(events.iter().sum::<i32>(), 0, "and have ended by now");
+        assert_eq!(Arc::strong_count(&alive), 1, "with what their hooks spawned");
         // The first thread already.
         let error = Builder::new().workers(2).stack_size(100 << 30).build().unwrap_err();
         assert!(error.to_string().starts_with("thread 1 of 3 could not be started"), "{error}");

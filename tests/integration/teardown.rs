@@ -204,6 +204,8 @@ fn threads_may_spawn_while_the_runtime_is_dropped() {
     storms(|runtime| {
         let alive = Alive::default();
         let (handle, held) = (runtime.handle().clone(), alive.clone());
+        // Kept, so that what is left in a queue is not dropped with the queue.
+        let _kept = handle.clone();
         let storm = Storm::start(2, move |i| {
             let held = held.clone();
             let task = handle.spawn(async move {

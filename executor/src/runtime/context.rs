@@ -1,14 +1,15 @@
 //! Which runtime this thread is in.
 //!
-//! Thread-locals without destructors, so that reading them is one load and works while the thread ends: the
-//! worker that runs here, fixed for the thread's life, and the runtime the thread has entered, which takes precedence.
+//! Two thread-locals without destructors, so that reading them is one load and works while the thread ends: the worker
+//! that runs here, and the runtime the thread has entered last, which takes precedence.
 
 use super::{Shared, default_runtime};
 use crate::task::JoinHandle;
 use crate::worker::Worker;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use std::sync::Arc;
 thread_local! {
     // The worker whose loop is on this thread's stack. Set and cleared by `on_worker` alone.
     static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
-    // A counted pointer, owned by the innermost `Entered`; null outside any.
+    // The top of `STACK`, which counts it; null outside any runtime.
     static ENTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
-    // How many `Entered` there are.
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    static STACK: Stack = const { Stack(RefCell::new(Vec::new())) };
+    // The number of the next guard.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Runs `f` with `worker` as this thread's worker.
@@ -45,7 +47,7 @@ pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 /// Where a spawn goes.
 pub(crate) enum Current<'a> {
     Worker(&'a Worker),
-    Outside(&'a Shared),
+    Outside(&'a Arc<Shared>),
 }
 
 impl Current<'_> {
@@ -72,9 +74,8 @@ impl Current<'_> {
 #[inline]
 #[track_caller]
 pub(crate) fn with_current<R>(f: impl FnOnce(Current<'_>) -> R) -> R {
-    // SAFETY: null, or counted by an `Entered` that is alive, or was forgotten with its count.
-    let entered = unsafe { ENTERED.get().as_ref() };
-    with_worker(|worker| match (entered, worker) {
+    let entered = entered();
+    with_worker(|worker| match (entered.as_deref(), worker) {
         (Some(shared), Some(worker)) if worker.belongs_to(shared) => f(Current::Worker(worker)),
         (Some(shared), _) => f(Current::Outside(shared)),
         (None, Some(worker)) => f(Current::Worker(worker)),
@@ -82,48 +83,73 @@ pub(crate) fn with_current<R>(f: impl FnOnce(Current<'_>) -> R) -> R {
     })
 }
 
-/// The current runtime, if the thread is in one.
-pub(crate) fn current_shared() -> Option<Arc<Shared>> {
+/// The runtime entered last, borrowed from the stack.
+///
+/// Whoever runs user code while holding this, which may leave the runtime and drop it, must count it first.
+#[inline]
+fn entered() -> Option<ManuallyDrop<Arc<Shared>>> {
     let entered = ENTERED.get();
     if entered.is_null() {
-        return with_worker(|worker| worker.map(Worker::shared).cloned());
+        return None;
     }
-    // SAFETY: the pointer came from an `Arc` whose count an `Entered` owns; one more makes a second owner.
-    unsafe { Arc::increment_strong_count(entered) };
-    // SAFETY: the count just added is ours.
-    Some(unsafe { Arc::from_raw(entered) })
+    // SAFETY: the pointer is that of an `Arc` on the stack. Never dropped, this one takes no count away.
+    Some(ManuallyDrop::new(unsafe { Arc::from_raw(entered) }))
 }
 
-/// A runtime being entered. Must stay on its thread, and end before whatever was entered before it.
-///
-/// Owns a count by way of the thread-local: if a guard is forgotten the count leaks, and the pointer stays good.
+/// The current runtime, if the thread is in one.
+pub(crate) fn current_shared() -> Option<Arc<Shared>> {
+    match entered() {
+        Some(shared) => Some(Arc::clone(&shared)),
+        None => with_worker(|worker| worker.map(Worker::shared).cloned()),
+    }
+}
+
+/// A runtime being entered. Must stay on its thread.
 pub(crate) struct Entered {
-    before: *const Shared,
-    depth: usize,
+    number: u64,
     not_send: PhantomData<*const ()>,
 }
 
 impl Entered {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let depth = DEPTH.get() + 1;
-        DEPTH.set(depth);
-        Self { before: ENTERED.replace(Arc::into_raw(shared)), depth, not_send: PhantomData }
+        let number = NUMBER.get();
+        NUMBER.set(number + 1);
+        // Fails only in a thread that is being torn down, where there is nothing left to be inside of.
+        let _ = STACK.try_with(|stack| {
+            ENTERED.set(Arc::as_ptr(&shared));
+            stack.borrow_mut().push((number, shared));
+        });
+        Self { number, not_send: PhantomData }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if DEPTH.get() != self.depth {
-            // Our pointer is not the one on top. It stays counted and entered for good: a leak, but a sound one.
-            assert!(
-                std::thread::panicking(),
-                "`EnterGuard`s were dropped in another order than the reverse of their making"
-            );
-            return;
-        }
-        DEPTH.set(self.depth - 1);
-        let entered = ENTERED.replace(self.before);
-        // SAFETY: at this depth, it is the pointer that our `new` put there with its count.
-        drop(unsafe { Arc::from_raw(entered) });
+        let left = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            // On top, but for guards that are dropped in an unusual order.
+            let place = stack.iter().rposition(|&(number, _)| number == self.number)?;
+            let (_, left) = stack.remove(place);
+            ENTERED.set(stack.last().map_or(ptr::null(), |(_, shared)| Arc::as_ptr(shared)));
+            Some(left)
+        });
+        // Outside of the borrow: this may be the last count of a runtime.
+        drop(left);
+    }
+}
+
+/// The runtimes this thread has entered, each with the number of its guard.
+struct Stack(RefCell<Vec<(u64, Arc<Shared>)>>);
+
+impl Stack {
+    fn borrow_mut(&self) -> RefMut<'_, Vec<(u64, Arc<Shared>)>> {
+        self.0.borrow_mut()
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // Guards that were forgotten: the thread ends, and what they counted is given back.
+        ENTERED.set(ptr::null());
     }
 }

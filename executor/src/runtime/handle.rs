@@ -128,11 +128,8 @@ impl Handle {
 
     /// Makes this the current runtime of the calling thread until the guard is dropped.
     ///
-    /// [`giveway::spawn`](crate::spawn) goes to it, also on a worker thread of another runtime.
-    ///
-    /// # Panics
-    ///
-    /// Dropping guards in another order than the reverse of their making panics; scopes get it right by themselves.
+    /// [`giveway::spawn`](crate::spawn) goes to it, also on a worker thread of another runtime. Of several guards the
+    /// one made last counts; they may be dropped in any order.
     ///
     /// # Examples
     ///

@@ -11,6 +11,7 @@ use crossbeam_utils::CachePadded;
 use std::future::Future;
 use std::panic::Location;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// What the threads of one runtime share.
@@ -110,7 +111,7 @@ impl Shared {
     /// Spawns from a thread that holds no core of this runtime.
     #[track_caller]
     pub(crate) fn spawn_from_outside<F>(
-        &self,
+        self: &Arc<Self>,
         name: Option<Box<str>>,
         location: &'static Location<'static>,
         future: F,
@@ -120,10 +121,14 @@ impl Shared {
         F::Output: Send + 'static,
     {
         self.refuse_in_forked_child();
-        let (runnable, handle) = task::allocate(self, name, location, future);
+        let (runnable, handle) = task::allocate(Arc::as_ptr(self), name, location, future);
         if self.admits(&runnable) {
             self.inject(runnable);
-            self.gate.after_inject(|| drop_injected(&self.scheduler.injector));
+            self.gate.after_inject(|| {
+                // The destructors that run here may drop the very handle that this was called through.
+                let counted = Arc::clone(self);
+                drop_injected(&counted.scheduler.injector);
+            });
         } else {
             // Dropping a runnable drops its future, here, and tells the handle.
             drop(runnable);

@@ -1,6 +1,6 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file.
 
-use super::{Shared, context};
+use super::Shared;
 use crate::sched::Injector;
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::{Id, Meta};
@@ -154,7 +154,7 @@ pub(crate) fn and_join(shared: &Arc<Shared>, threads: Vec<thread::JoinHandle<()>
         return;
     }
     shared.close();
-    if is_own_worker(shared) {
+    if is_one_of(&threads) {
         return;
     }
     for thread in threads {
@@ -174,10 +174,11 @@ pub(crate) fn with_timeout(
         return ShutdownReport { threads: 0, tasks: Vec::new() };
     }
     shared.close();
-    let timeout = if is_own_worker(shared) { Duration::ZERO } else { timeout };
+    let inside = is_one_of(&threads);
+    let timeout = if inside { Duration::ZERO } else { timeout };
     // A timeout beyond the end of time is none.
     let mut stuck = shared.gate.wait_ended(Instant::now().checked_add(timeout));
-    if !stuck.is_empty() && !is_own_worker(shared) {
+    if !stuck.is_empty() && !inside {
         // A single worker stuck in a poll leaves nobody to drop the rest.
         drop_unattended(shared);
         stuck = shared.gate.wait_ended(Some(Instant::now()));
@@ -188,8 +189,10 @@ pub(crate) fn with_timeout(
     ShutdownReport::new(shared, &stuck)
 }
 
-fn is_own_worker(shared: &Shared) -> bool {
-    context::with_worker(|worker| worker.is_some_and(|worker| worker.belongs_to(shared)))
+/// Whether this is one of the runtime's own threads, which cannot wait for itself. By id, and not by the worker that
+/// runs here: hooks and thread-local destructors run when there is none any more.
+fn is_one_of(threads: &[thread::JoinHandle<()>]) -> bool {
+    threads.iter().any(|thread| thread.thread().id() == thread::current().id())
 }
 
 /// Drops on this thread what waits or is queued, while the workers that should are stuck.

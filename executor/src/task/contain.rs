@@ -21,15 +21,20 @@ pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// Drops a value whose destructor may panic, and a payload whose destructor may panic in turn.
+/// How many payloads that panic in their own destructor are dropped one after the other.
+const PAYLOADS: usize = 16;
+
+/// Drops a value whose destructor may panic, with a payload whose destructor may panic in turn.
 pub(crate) fn drop_contained<T>(value: T) {
-    if let Err(payload) = contain(|| drop(value)) {
-        // A payload may have a destructor that panics with another such payload, without end. One level is given
-        // its chance; what comes out of that is forgotten, which leaks it and nothing else.
-        if let Err(again) = contain(|| drop(payload)) {
-            std::mem::forget(again);
+    let Err(mut payload) = contain(|| drop(value)) else { return };
+    for _ in 0..PAYLOADS {
+        match contain(|| drop(payload)) {
+            Ok(()) => return,
+            Err(next) => payload = next,
         }
     }
+    // Somebody makes bombs out of bombs. This one is leaked, and nothing else.
+    std::mem::forget(payload);
 }
 
 /// A value that drops without unwinding.
