@@ -5,13 +5,11 @@
 
 use crate::runtime::{PanicPolicy, Phase, Post, Shared, context, drop_injected};
 use crate::sched::{Announce, CountedOut, Local, SEARCH_ROUNDS, Source};
-use crate::task::{self, Id, JoinHandle, Meta, Runnable};
+use crate::task::{Id, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::{OPERATIONS, with_budget};
 use std::any::Any;
 use std::cell::Cell;
-use std::future::Future;
-use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 
@@ -118,25 +116,13 @@ impl Worker {
         &self.shared.posts[self.index()]
     }
 
-    /// Spawns from a task that runs on this worker, or from a destructor or hook that does.
-    #[inline]
-    pub(crate) fn spawn<F>(
-        &self,
-        name: Option<Box<str>>,
-        location: &'static Location<'static>,
-        future: F,
-    ) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        let (runnable, handle) = task::allocate(Arc::as_ptr(&self.shared), name, location, future);
+    /// Takes a new task from the task that runs on this worker, or from a destructor or hook that does.
+    pub(crate) fn submit(&self, runnable: Runnable) {
         if self.shared.admits(&runnable) {
             self.schedule(runnable, false);
         } else {
             drop(runnable);
         }
-        handle
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! that runs here, and the runtime the thread has entered last, which takes precedence.
 
 use super::{Shared, default_runtime};
-use crate::task::JoinHandle;
+use crate::task::{self, JoinHandle, Runnable};
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::Future;
@@ -40,47 +40,108 @@ pub(crate) fn on_worker<R>(worker: &Worker, f: impl FnOnce() -> R) -> R {
 /// Calls `f` with the worker of this thread, if this is a worker thread.
 #[inline]
 pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+    // SAFETY: it does not leave `f`.
+    f(unsafe { worker() })
+}
+
+/// The worker of this thread, if this is a worker thread.
+///
+/// # Safety
+///
+/// The reference must not outlive the stack frame that asks for it.
+#[inline]
+unsafe fn worker<'a>() -> Option<&'a Worker> {
     // SAFETY: null, or the worker that `on_worker` borrows further up this very stack.
-    f(unsafe { WORKER.get().as_ref() })
+    unsafe { WORKER.get().as_ref() }
 }
 
 /// Where a spawn goes.
-pub(crate) enum Current<'a> {
+///
+/// Not handed to a closure: a closure that captures the user's future is one more copy of it.
+#[derive(Clone, Copy)]
+enum Current<'a> {
     Worker(&'a Worker),
     Outside(&'a Arc<Shared>),
 }
 
-impl Current<'_> {
+impl<'a> Current<'a> {
+    #[inline]
+    fn of(shared: &'a Arc<Shared>, worker: Option<&'a Worker>) -> Self {
+        match worker {
+            Some(worker) if worker.belongs_to(shared) => Self::Worker(worker),
+            _ => Self::Outside(shared),
+        }
+    }
+
+    /// Spawns here. Only the allocation depends on the type of the future; the rest is compiled once.
     #[inline]
     #[track_caller]
-    pub(crate) fn spawn<F>(
-        self,
-        name: Option<Box<str>>,
-        location: &'static Location<'static>,
-        future: F,
-    ) -> JoinHandle<F::Output>
+    fn spawn<F>(self, name: Option<Box<str>>, location: &'static Location<'static>, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let (runnable, handle) = task::allocate(self.shared(), name, location, future);
+        self.submit(runnable);
+        handle
+    }
+
+    #[inline]
+    #[track_caller]
+    fn shared(self) -> *const Shared {
         match self {
-            Self::Worker(worker) => worker.spawn(name, location, future),
-            Self::Outside(shared) => shared.spawn_from_outside(name, location, future),
+            Self::Worker(worker) => Arc::as_ptr(worker.shared()),
+            Self::Outside(shared) => {
+                shared.refuse_in_forked_child();
+                Arc::as_ptr(shared)
+            }
+        }
+    }
+
+    #[inline]
+    fn submit(self, runnable: Runnable) {
+        match self {
+            Self::Worker(worker) => worker.submit(runnable),
+            Self::Outside(shared) => shared.submit(runnable),
         }
     }
 }
 
-/// Calls `f` with the current runtime; outside any, with the default one.
+/// Spawns onto the current runtime; outside any, onto the default one.
 #[inline]
 #[track_caller]
-pub(crate) fn with_current<R>(f: impl FnOnce(Current<'_>) -> R) -> R {
+pub(crate) fn spawn<F>(name: Option<Box<str>>, location: &'static Location<'static>, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     let entered = entered();
-    with_worker(|worker| match (entered.as_deref(), worker) {
-        (Some(shared), Some(worker)) if worker.belongs_to(shared) => f(Current::Worker(worker)),
-        (Some(shared), _) => f(Current::Outside(shared)),
-        (None, Some(worker)) => f(Current::Worker(worker)),
-        (None, None) => f(Current::Outside(&default_runtime().handle.shared)),
-    })
+    // SAFETY: it is used in this frame.
+    let worker = unsafe { worker() };
+    let current = match (entered.as_deref(), worker) {
+        (None, Some(worker)) => Current::Worker(worker),
+        (Some(shared), worker) => Current::of(shared, worker),
+        (None, None) => Current::Outside(&default_runtime().handle.shared),
+    };
+    current.spawn(name, location, future)
+}
+
+/// Spawns onto this runtime.
+#[inline]
+#[track_caller]
+pub(crate) fn spawn_on<F>(
+    shared: &Arc<Shared>,
+    name: Option<Box<str>>,
+    location: &'static Location<'static>,
+    future: F,
+) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    // SAFETY: it is used in this frame.
+    let worker = unsafe { worker() };
+    Current::of(shared, worker).spawn(name, location, future)
 }
 
 /// The runtime entered last, borrowed from the stack.

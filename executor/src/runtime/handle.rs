@@ -97,10 +97,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::with_worker(|worker| match worker {
-            Some(worker) if worker.belongs_to(&self.shared) => worker.spawn(name, location, future),
-            _ => self.shared.spawn_from_outside(name, location, future),
-        })
+        context::spawn_on(&self.shared, name, location, future)
     }
 
     /// Runs a future on the calling thread until it is done, with this as its current runtime.

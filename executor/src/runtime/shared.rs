@@ -6,9 +6,8 @@ use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::registry::Registry;
 use crate::sched::{Local, Scheduler};
-use crate::task::{self, Id, JoinHandle, Meta, Runnable};
+use crate::task::{Id, Meta, Runnable};
 use crossbeam_utils::CachePadded;
-use std::future::Future;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -108,20 +107,8 @@ impl Shared {
         true
     }
 
-    /// Spawns from a thread that holds no core of this runtime.
-    #[track_caller]
-    pub(crate) fn spawn_from_outside<F>(
-        self: &Arc<Self>,
-        name: Option<Box<str>>,
-        location: &'static Location<'static>,
-        future: F,
-    ) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        self.refuse_in_forked_child();
-        let (runnable, handle) = task::allocate(Arc::as_ptr(self), name, location, future);
+    /// Takes a new task from a thread that holds no core of this runtime.
+    pub(crate) fn submit(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
             self.inject(runnable);
             self.gate.after_inject(|| {
@@ -133,7 +120,6 @@ impl Shared {
             // Dropping a runnable drops its future, here, and tells the handle.
             drop(runnable);
         }
-        handle
     }
 
     /// Queues a task from a thread that holds no core of this runtime.

@@ -56,14 +56,14 @@ impl Builder {
     /// ```
     /// giveway::task::Builder::new().spawn(async {});
     /// ```
+    #[inline]
     #[track_caller]
     pub fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let location = Location::caller();
-        context::with_current(|current| current.spawn(self.name, location, future))
+        context::spawn(self.name, Location::caller(), future)
     }
 
     /// Spawns onto the runtime of `handle`.

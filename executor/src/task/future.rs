@@ -1,7 +1,7 @@
 //! The future that async-task sees: the user's, with panics caught, aborts obeyed and the registry told.
 
 use super::contain::{Contained, contain, drop_contained};
-use super::{JoinError, JoinHandle, Meta, Payload, Runnable};
+use super::{InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
 use crate::runtime::Shared;
 use crate::worker;
 use async_task::WithInfo;
@@ -11,8 +11,9 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// What the task's allocation holds once the future is done.
-pub(crate) type Output<T> = Contained<Result<T, JoinError>>;
+/// What the task's allocation holds once the future is done. The error is boxed to keep the output of a task that has
+/// none a single word: it is moved three times on its way.
+pub(crate) type Output<T> = Contained<Result<T, Box<JoinError>>>;
 
 /// Allocates a task. It is in no queue yet; the caller pushes the `Runnable`.
 #[inline]
@@ -26,13 +27,16 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let meta = Meta::new(shared, name, location);
     // The schedule function captures nothing. async-task then keeps no reference of its own while it runs, which
     // saves two read-modify-writes a wake-up; the price is that `schedule` must not touch the task after its push.
+    //
+    // The closure captures the future and nothing else, so that it is moved as one piece.
     let (runnable, task) = async_task::Builder::new()
-        .metadata(meta)
-        .spawn(|meta| TaskFuture { meta: NonNull::from(meta), future: Some(future) }, WithInfo(worker::schedule));
-    runnable.metadata().remember_waker(runnable.waker());
+        .metadata(InPlace::unwritten())
+        .spawn(|place| TaskFuture { meta: place.address(), future: Some(future) }, WithInfo(worker::schedule));
+    // SAFETY: the task is in no queue, nor polled, nor dropped: nobody else looks at its metadata yet.
+    let meta = unsafe { runnable.metadata().write(Meta::new(shared, name, location)) };
+    meta.remember_waker(runnable.waker());
     (runnable, JoinHandle::new(task))
 }
 
@@ -52,9 +56,10 @@ impl<F> TaskFuture<F> {
         unsafe { self.meta.as_ref() }
     }
 
-    fn panicked(&self, payload: Payload) -> JoinError {
+    #[cold]
+    fn panicked(&self, payload: Payload) -> Box<JoinError> {
         worker::task_panicked(self.meta(), &*payload);
-        JoinError::panic(self.meta().id, payload)
+        Box::new(JoinError::panic(self.meta().id, payload))
     }
 }
 
@@ -66,7 +71,7 @@ impl<F: Future> Future for TaskFuture<F> {
         let this = unsafe { self.get_unchecked_mut() };
 
         let result = if this.meta().is_aborted() {
-            Err(JoinError::cancelled(this.meta().id))
+            Err(Box::new(JoinError::cancelled(this.meta().id)))
         } else {
             let future = this.future.as_mut().expect("async-task does not poll a finished task");
             // SAFETY: `this` was pinned, and `future` is pinned with it.

@@ -2,7 +2,7 @@
 
 use super::contain::Contained;
 use super::future::Output;
-use super::{AbortHandle, Id, JoinError, Meta};
+use super::{AbortHandle, Id, InPlace, JoinError, Meta};
 use async_task::{FallibleTask, Task};
 use std::fmt;
 use std::future::Future;
@@ -31,9 +31,16 @@ use std::task::{Context, Poll};
 /// ```
 pub struct JoinHandle<T> {
     // `None` once the output was returned. Taken out to detach on drop: async-task's handle cancels on drop.
-    task: Option<FallibleTask<Output<T>, Meta>>,
-    // In the task's allocation, which `task` holds: valid only while that is `Some`.
+    task: Option<FallibleTask<Output<T>, InPlace>>,
+    key: Key,
+}
+
+/// Two words make the handle a pair of registers, and not something that is copied through memory.
+#[derive(Clone, Copy)]
+union Key {
+    /// While `task` is `Some`: the metadata, in the allocation that `task` holds.
     meta: NonNull<Meta>,
+    /// Afterwards: the id.
     id: Id,
 }
 
@@ -48,17 +55,19 @@ impl<T> RefUnwindSafe for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
     #[inline]
-    pub(crate) fn new(task: Task<Output<T>, Meta>) -> Self {
-        let meta = task.metadata();
-        let (meta, id) = (NonNull::from(meta), meta.id);
-        Self { task: Some(task.fallible()), meta, id }
+    pub(crate) fn new(task: Task<Output<T>, InPlace>) -> Self {
+        let meta = NonNull::from(&**task.metadata());
+        Self { task: Some(task.fallible()), key: Key { meta } }
     }
 
     /// The task's metadata, until its output was returned.
     #[inline]
     fn meta(&self) -> Option<&Meta> {
-        // SAFETY: `task` is `Some`, and holds the allocation that the metadata is in.
-        self.task.as_ref().map(|_| unsafe { self.meta.as_ref() })
+        self.task.as_ref()?;
+        // SAFETY: `task` is `Some`, so the key is the metadata.
+        let meta = unsafe { self.key.meta };
+        // SAFETY: `task` holds the allocation that the metadata is in.
+        Some(unsafe { meta.as_ref() })
     }
 
     /// Ends the task at its next chance.
@@ -96,7 +105,7 @@ impl<T> JoinHandle<T> {
     /// });
     /// ```
     pub fn abort_handle(&self) -> AbortHandle {
-        AbortHandle::new(self.id, self.meta())
+        AbortHandle::new(self.id(), self.meta())
     }
 
     /// Whether the task has finished, one way or another: awaiting it would not wait.
@@ -125,7 +134,8 @@ impl<T> JoinHandle<T> {
     /// println!("started {}", task.id());
     /// ```
     pub fn id(&self) -> Id {
-        self.id
+        // SAFETY: without a task, the key is the id.
+        self.meta().map_or_else(|| unsafe { self.key.id }, |meta| meta.id)
     }
 }
 
@@ -136,9 +146,14 @@ impl<T> Future for JoinHandle<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let task = self.task.as_mut().expect("a `JoinHandle` was polled after it was ready");
         let Poll::Ready(output) = Pin::new(task).poll(cx) else { return Poll::Pending };
+        let id = self.id();
         self.task = None;
-        // No output at all: the runtime was shut down, and dropped the task unfinished.
-        Poll::Ready(output.map_or_else(|| Err(JoinError::cancelled(self.id)), Contained::into_inner))
+        self.key = Key { id };
+        Poll::Ready(match output.map(Contained::into_inner) {
+            Some(result) => result.map_err(|error| *error),
+            // No output at all: the runtime was shut down, and dropped the task unfinished.
+            None => Err(JoinError::cancelled(id)),
+        })
     }
 }
 

@@ -24,9 +24,10 @@ pub use giveway_yield::{YieldNow, yield_now};
 
 pub(crate) use contain::{Payload, contain, drop_contained};
 pub(crate) use future::allocate;
-pub(crate) use meta::{Meta, Runnable};
+pub(crate) use meta::{InPlace, Meta, Runnable};
 
 use std::future::Future;
+use std::panic::Location;
 
 use crate::runtime::context;
 
@@ -53,13 +54,14 @@ use crate::runtime::context;
 ///     assert_eq!(answer.await.unwrap(), 42);
 /// });
 /// ```
+#[inline]
 #[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    Builder::new().spawn(future)
+    context::spawn(None, Location::caller(), future)
 }
 
 /// The id of the task that is running on this thread, if one is.
