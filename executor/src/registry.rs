@@ -12,18 +12,16 @@ use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::ptr;
 
-/// A task's place in its shard's list. The pointers are under that shard's lock; the number of the shard is written
-/// before the task is linked and read by the one who unlinks it.
+/// A task's place in its shard's list. Under that shard's lock.
 pub(crate) struct Links {
     prev: Cell<*const Meta>,
     next: Cell<*const Meta>,
-    shard: Cell<u32>,
 }
 
 impl Links {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { prev: Cell::new(ptr::null()), next: Cell::new(ptr::null()), shard: Cell::new(0) }
+        Self { prev: Cell::new(ptr::null()), next: Cell::new(ptr::null()) }
     }
 }
 
@@ -52,7 +50,7 @@ impl Registry {
         let home = context::with_worker(|worker| worker.map_or(0, |worker| worker.index()));
         // A thread of another runtime may have a higher number than we have shards.
         let home = home % self.shards.len();
-        meta.links.shard.set(u32::try_from(home).expect("a runtime has few shards"));
+        meta.shard.set(u16::try_from(home).expect("a runtime has at most `MAX_WORKERS` shards"));
         let mut shard = lock(&self.shards[home]);
         meta.links.next.set(shard.first);
         // SAFETY: a linked task is alive: it unlinks itself, under this lock, before it goes away.
@@ -65,7 +63,7 @@ impl Registry {
 
     /// Removes a task that was added.
     pub(crate) fn remove(&self, meta: &Meta) {
-        let mut shard = lock(&self.shards[meta.links.shard.get() as usize]);
+        let mut shard = lock(&self.shards[usize::from(meta.shard.get())]);
         let (prev, next) = (meta.links.prev.get(), meta.links.next.get());
         // SAFETY: neighbours in the list are linked, hence alive, as in `insert`.
         match unsafe { prev.as_ref() } {

@@ -115,12 +115,12 @@ impl<'a> TaskPanic<'a> {
 
     /// The task's name, if it was given one.
     pub fn name(&self) -> Option<&'a str> {
-        self.meta.name.as_deref()
+        self.meta.name()
     }
 
     /// Where the task was spawned.
     pub fn spawned_at(&self) -> &'static Location<'static> {
-        self.meta.location
+        self.meta.location()
     }
 
     /// What it panicked with.

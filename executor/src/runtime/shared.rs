@@ -45,7 +45,7 @@ impl Post {
     pub(crate) fn begin(&self, meta: &Meta) {
         // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
         self.running.store(meta.id.get(), Relaxed);
-        self.spawned_at.store(ptr::from_ref(meta.location).cast_mut(), Relaxed);
+        self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
     }
 
     #[inline]
@@ -101,7 +101,7 @@ impl Shared {
         }
         // A name is given to be found by, so a named task is registered from the start. Not before the look at the
         // gate: the last worker of a closing runtime waits for whatever is registered to be queued and announced.
-        if task.metadata().name.is_some() {
+        if task.metadata().name().is_some() {
             task.metadata().register();
         }
         true

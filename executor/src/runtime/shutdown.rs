@@ -250,7 +250,7 @@ impl ShutdownReport {
         let mut tasks: Vec<_> = running.collect();
         shared.registry.for_each(|meta| {
             if let Some(task) = tasks.iter_mut().find(|task| task.id == meta.id) {
-                task.name = meta.name.as_deref().map(str::to_owned);
+                task.name = meta.name().map(str::to_owned);
             }
         });
         Self { threads: stuck.len(), tasks }

@@ -169,7 +169,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinHandle")
             .field("id", &self.id())
-            .field("name", &self.meta().and_then(|meta| meta.name.as_deref()))
+            .field("name", &self.meta().and_then(|meta| meta.name()))
             .field("finished", &self.is_finished())
             .finish()
     }

@@ -74,50 +74,115 @@ impl Drop for InPlace {
 unsafe impl Sync for InPlace {}
 
 /// A task's metadata. Its address is fixed for the life of the allocation.
+///
+/// Kept to seven words. With async-task's header of five and a future of three (a boxed one) a task is 120 bytes: the
+/// most that glibc frees without a lock when the thread is not the one that allocated. One word more, and two workers
+/// that free each other's tasks meet at that lock: two thirds of the context switches of a fork-join load were there.
 pub(crate) struct Meta {
     /// The runtime. Not counted: see `crate::worker::schedule` for why it is alive whenever it is looked at.
     pub(crate) shared: *const Shared,
     pub(crate) id: Id,
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) location: &'static Location<'static>,
+    origin: Origin,
     /// This task's place in the registry; under the lock of its shard.
     pub(crate) links: Links,
-    // The task's waker, uncounted, in parts. Written once, before the task is first seen by anybody else.
-    waker: Cell<(*const (), Option<&'static RawWakerVTable>)>,
+    // The vtable of the task's waker. Written once, before the task is first seen by anybody else. The waker's data
+    // pointer is that of the allocation, so many bytes before this struct; its provenance is exposed at the same time.
+    waker: Cell<Option<&'static RawWakerVTable>>,
+    waker_offset: Cell<u8>,
+    // Which field of `origin` is there.
+    named: bool,
     // Whether the registry has this task. Belongs to whoever spawns, polls or drops it, of whom there is one at a time.
     registered: Cell<bool>,
+    // The number of the registry's shard, for the same.
+    pub(crate) shard: Cell<u16>,
     // Set when the future is gone, read by the handle.
     ended: AtomicBool,
     // Set by whoever aborts, read by the task at each poll.
     aborted: AtomicBool,
 }
 
-// SAFETY: the raw pointers are used under rules of their own (the registry's lock; `schedule`). The waker's cell is
-// written before the task is shared and only read after, the registered one by one owner at a time.
+const _: () = assert!(size_of::<Meta>() == 7 * size_of::<u64>());
+
+/// Where a task comes from.
+union Origin {
+    location: &'static Location<'static>,
+    named: ManuallyDrop<Box<Named>>,
+}
+
+struct Named {
+    location: &'static Location<'static>,
+    name: Box<str>,
+}
+
+// SAFETY: the raw pointers are used under rules of their own (the registry's lock; `schedule`). The waker's cells are
+// written before the task is shared and only read after, those of the registry by one owner at a time.
 unsafe impl Send for Meta {}
 // SAFETY: as above.
 unsafe impl Sync for Meta {}
 
+impl Drop for Meta {
+    #[inline]
+    fn drop(&mut self) {
+        if self.named {
+            // SAFETY: `named` says that this field is there.
+            let named = unsafe { &mut self.origin.named };
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(named) };
+        }
+    }
+}
+
 impl Meta {
     #[inline(always)]
     pub(crate) fn new(shared: *const Shared, name: Option<Box<str>>, location: &'static Location<'static>) -> Self {
+        let named = name.is_some();
+        let origin = match name {
+            None => Origin { location },
+            Some(name) => Origin { named: ManuallyDrop::new(Box::new(Named { location, name })) },
+        };
         Self {
             shared,
             id: Id::next(),
-            name,
-            location,
+            origin,
             links: Links::new(),
-            waker: Cell::new((ptr::null(), None)),
+            waker: Cell::new(None),
+            waker_offset: Cell::new(0),
+            named,
             registered: Cell::new(false),
+            shard: Cell::new(0),
             ended: AtomicBool::new(false),
             aborted: AtomicBool::new(false),
+        }
+    }
+
+    fn named(&self) -> Option<&Named> {
+        // SAFETY: `named` says that this field is there.
+        self.named.then(|| &***unsafe { &self.origin.named })
+    }
+
+    /// The task's name, if it was given one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.named().map(|named| &*named.name)
+    }
+
+    /// Where the task was spawned.
+    #[inline]
+    pub(crate) fn location(&self) -> &'static Location<'static> {
+        match self.named() {
+            Some(named) => named.location,
+            // SAFETY: it has no name, so this field is there.
+            None => unsafe { self.origin.location },
         }
     }
 
     /// Remembers the waker's parts. Before the task is pushed anywhere.
     #[inline]
     pub(crate) fn remember_waker(&self, waker: Waker) {
-        self.waker.set((waker.data(), Some(waker.vtable())));
+        // async-task's waker points to the start of the allocation, which this struct is a little way into.
+        let offset = ptr::from_ref(self).addr().wrapping_sub(waker.data().expose_provenance());
+        debug_assert!(offset < 256, "the header of a task is small");
+        self.waker_offset.set(offset as u8);
+        self.waker.set(Some(waker.vtable()));
     }
 
     /// Enters the task into the registry of its runtime, if it is not there. For whoever spawns or polls it.
@@ -150,8 +215,9 @@ impl Meta {
     /// The task's waker, borrowed: it holds no reference to the task, the caller does.
     #[inline]
     fn borrow_waker(&self) -> ManuallyDrop<Waker> {
-        let (data, vtable) = self.waker.get();
-        let vtable = vtable.expect("the waker is remembered at spawn");
+        let vtable = self.waker.get().expect("the waker is remembered at spawn");
+        let data = ptr::from_ref(self).addr().wrapping_sub(usize::from(self.waker_offset.get()));
+        let data = ptr::with_exposed_provenance(data);
         // SAFETY: the parts are those of a waker of this task, and `self` lies in the task's allocation, so whoever
         // has `&self` keeps it alive. Never dropped, it takes no reference away.
         ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(data, vtable)) })
