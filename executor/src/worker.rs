@@ -198,6 +198,9 @@ impl Worker {
             }
             std::hint::spin_loop();
         }
+        // The thread that would push next may be waiting for this very CPU: the kernel likes to wake us beside whoever
+        // woke us. Without this a pusher was held up by each worker it woke for as long as that lingered.
+        std::thread::yield_now();
     }
 
     fn stop_search(&self) {

@@ -4,9 +4,8 @@
 //! that others may look at and steal from. Cores are apart from threads so that one can be handed to another thread
 //! when its holder blocks.
 
-use super::injector::retry;
 use super::{MAX_SLOT_STREAK, PointerSized, Slot};
-use crossbeam_deque::{Stealer, Worker as Deque};
+use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
     AtomicU32,
@@ -147,5 +146,16 @@ impl<T: PointerSized> Remote<T> {
     /// The oldest task of the deque.
     pub(super) fn steal_one(&self) -> Option<T> {
         retry(|| self.stealer.steal())
+    }
+}
+
+/// Steals until it is clear whether there is something. Each retry means that somebody else made progress.
+pub(super) fn retry<T>(mut steal: impl FnMut() -> Steal<T>) -> Option<T> {
+    loop {
+        match steal() {
+            Steal::Success(task) => return Some(task),
+            Steal::Empty => return None,
+            Steal::Retry => std::hint::spin_loop(),
+        }
     }
 }

@@ -127,7 +127,7 @@ impl<T: PointerSized> Scheduler<T> {
     #[cold]
     fn overflow(&self, core: &Local<T>) {
         let oldest = std::iter::from_fn(|| core.deque().pop()).take(MAX_BATCH);
-        oldest.for_each(|task| self.injector.push(task));
+        self.injector.push_batch(oldest);
     }
 
     /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector.
@@ -201,7 +201,7 @@ impl<T: PointerSized> Scheduler<T> {
     fn steal_from(&self, victim: &Remote<T>, core: &Local<T>) -> Option<T> {
         // Takes 1 + ⌊(k-1)/2⌋ = ⌈k/2⌉ of k, at most MAX_BATCH, with one compare-and-swap on the victim's front. The
         // owner pops with a fetch-add on the same word, so a batch can never reach past what is there.
-        injector::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))
+        core::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))
     }
 
     /// Any one task from anywhere, for a thread without a core that drops what is left.

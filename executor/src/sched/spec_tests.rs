@@ -101,15 +101,17 @@ fn i8_a_slot_is_stolen_in_the_fourth_round_only_and_only_from_a_stuck_worker() {
 }
 
 #[test]
-fn i9_no_lock_is_taken_on_the_way_to_a_task() {
+fn i9_the_injector_has_the_only_lock_on_the_way_to_a_task() {
     let (scheduler, cores) = with_queued(2, 8);
-    scheduler.injector.push(Box::new(8));
-    // The idle set's list is the scheduler's only lock. Whoever needed it here would wait for ever.
+    // The other lock is the idle set's. Whoever needed one of them here would wait for ever.
     scheduler.idle.with_list_locked(|| {
-        assert!(scheduler.next(&cores[0]).is_some());
-        assert!(scheduler.steal(&cores[1], 0, false).is_some());
+        scheduler.injector.with_locked(|| {
+            assert!(scheduler.next(&cores[0]).is_some());
+            assert!(scheduler.steal(&cores[1], 0, false).is_some());
+            assert!(scheduler.anything_queued());
+        });
+        scheduler.injector.push(Box::new(8));
         assert!(scheduler.take_injected(&cores[1]).is_some());
-        assert!(scheduler.anything_queued());
     });
 }
 
