@@ -21,6 +21,17 @@ use std::sync::Arc;
 /// it looks rarely: each look takes a cache line away from whoever pushes there.
 const LINGER_SPINS: usize = 200;
 
+/// How long a worker that has run out of work waits before it goes back to the injector, if its last visit brought
+/// little: some two microseconds.
+///
+/// A worker that is faster than the thread which feeds it would otherwise come for every single task, and each time
+/// take from that thread the lines that it is about to write. Not when it was just woken: then somebody waits.
+const GATHER_SPINS: usize = 64;
+
+fn spin(hints: usize) {
+    (0..hints).for_each(|_| std::hint::spin_loop());
+}
+
 /// A core and the thread that holds it. Lives on that thread's stack.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -146,7 +157,13 @@ impl Worker {
 
     #[inline]
     fn next(&self) -> Option<(Runnable, Source)> {
-        let found = self.shared.scheduler.next(&self.core);
+        let scheduler = &self.shared.scheduler;
+        let found = scheduler.next_local(&self.core).or_else(|| {
+            if self.core.take_poor_visit() {
+                spin(GATHER_SPINS);
+            }
+            scheduler.take_injected(&self.core).map(|task| (task, Source::Queue))
+        });
         if found.is_some() && self.searching.get() {
             self.stop_search();
         }
@@ -218,6 +235,7 @@ impl Worker {
             work || gate.phase() != Phase::Open
         };
         scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.post().parker.park());
+        self.core.take_poor_visit();
         self.searching.set(true);
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Local<T> {
     tick: Cell<u32>,
     // Polls in a row that came from the slot.
     slot_streak: Cell<u8>,
+    // The last visit to the injector brought little.
+    poor_visit: Cell<bool>,
     // The deque got tasks between two polls that nobody was told of.
     unannounced: Cell<bool>,
     rng: RefCell<fastrand::Rng>,
@@ -34,6 +36,7 @@ impl<T> Local<T> {
             deque: Deque::new_fifo(),
             tick: Cell::new(0),
             slot_streak: Cell::new(0),
+            poor_visit: Cell::new(false),
             unannounced: Cell::new(false),
             rng: RefCell::new(fastrand::Rng::with_seed(index as u64 ^ 0x9e37_79b9_7f4a_7c15)),
         }
@@ -75,6 +78,15 @@ impl<T> Local<T> {
     #[inline]
     pub(super) fn reset_slot_streak(&self) {
         self.slot_streak.set(0);
+    }
+
+    pub(super) fn set_poor_visit(&self, poor: bool) {
+        self.poor_visit.set(poor);
+    }
+
+    /// Whether the last visit to the injector brought little. Forgets it.
+    pub(crate) fn take_poor_visit(&self) -> bool {
+        self.poor_visit.replace(false)
     }
 
     #[inline]

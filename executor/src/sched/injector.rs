@@ -1,8 +1,10 @@
 //! The global queue: what threads without a core make runnable, and what overflows from a deque.
 //!
-//! A locked ring with its length beside it, on a line of its own. Whoever pushes stores the length and goes on: a
-//! worker that keeps looking at it takes that line away, but a store waits for nobody. A visit moves a batch under one
-//! lock. The lock is the only one on a worker's way to its next task.
+//! Two locked rings, one to push into and one to take from, which change places when the latter is empty. A visitor
+//! moves a batch of pointers that the pusher wrote a moment ago: a cache miss for every eight, and with one ring the
+//! pusher would wait for them at the lock. The length of each is beside it, on a line of its own: a worker that keeps
+//! looking takes that line away, but whoever pushes only stores to it, and a store waits for nobody. The locks are the
+//! only ones on a worker's way to its next task.
 //!
 //! We tried crossbeam's lock-free block queue. Its pushers and poppers meet on an index that both change with a
 //! read-modify-write, so that every look at it costs the pusher a cache miss; and its blocks are allocated by the one
@@ -23,41 +25,68 @@ const KEEP: usize = 4096;
 
 /// The global queue of one runtime.
 pub(crate) struct Injector<T> {
-    queue: CachePadded<Mutex<VecDeque<T>>>,
+    /// Where tasks are pushed: the younger part.
+    inbox: Ring<T>,
+    /// Where tasks are taken from: the older part. When it is empty the two rings change places, so that no pusher
+    /// waits while a visitor moves its batch. Its lock comes before the inbox's.
+    outbox: Ring<T>,
+}
+
+struct Ring<T> {
+    tasks: CachePadded<Mutex<VecDeque<T>>>,
     // Written under the lock, read without it.
     len: CachePadded<AtomicUsize>,
 }
 
+impl<T> Ring<T> {
+    fn new() -> Self {
+        Self { tasks: CachePadded::new(Mutex::new(VecDeque::new())), len: CachePadded::new(AtomicUsize::new(0)) }
+    }
+
+    fn publish(&self, tasks: &VecDeque<T>) {
+        // Ordering: release, partner of the acquire in `is_empty`. That an announcement follows the push in the eyes
+        // of a sleeper is the business of the fences around it (`IdleSet::announce`), not of this store.
+        self.len.store(tasks.len(), Release);
+    }
+
+    fn is_empty(&self) -> bool {
+        // Ordering: acquire, partner of the release in `publish`.
+        self.len.load(Acquire) == 0
+    }
+}
+
 impl<T> Injector<T> {
     pub(crate) fn new() -> Self {
-        Self { queue: CachePadded::new(Mutex::new(VecDeque::new())), len: CachePadded::new(AtomicUsize::new(0)) }
+        Self { inbox: Ring::new(), outbox: Ring::new() }
     }
 
     /// Adds one task at the back.
     pub(crate) fn push(&self, task: T) {
-        let mut queue = lock(&self.queue);
-        queue.push_back(task);
-        self.publish(&queue);
+        let mut inbox = lock(&self.inbox.tasks);
+        inbox.push_back(task);
+        self.inbox.publish(&inbox);
     }
 
     /// Adds tasks at the back, in order.
     pub(crate) fn push_batch(&self, tasks: impl Iterator<Item = T>) {
-        let mut queue = lock(&self.queue);
-        queue.extend(tasks);
-        self.publish(&queue);
+        let mut inbox = lock(&self.inbox.tasks);
+        inbox.extend(tasks);
+        self.inbox.publish(&inbox);
     }
 
     /// Takes from the front what is one core's share of `cores`, at most `most`: the first task is returned, the rest
-    /// goes to the back of `deque`.
+    /// goes to the back of `deque`. If the share reaches from the older part into the younger, only the older is
+    /// taken.
     pub(crate) fn take_share(&self, cores: usize, most: usize, deque: &Deque<T>) -> Option<T> {
-        let mut queue = lock(&self.queue);
-        let share = (queue.len() / cores + 1).min(queue.len()).min(most);
-        let mut tasks = queue.drain(..share);
+        let mut outbox = lock(&self.outbox.tasks);
+        self.refill(&mut outbox);
+        let share = (outbox.len() / cores + 1).min(outbox.len()).min(most);
+        let mut tasks = outbox.drain(..share);
         let first = tasks.next();
         tasks.for_each(|task| deque.push(task));
-        self.publish(&queue);
-        let emptied = (queue.is_empty() && queue.capacity() > KEEP).then(|| std::mem::take(&mut *queue));
-        drop(queue);
+        self.outbox.publish(&outbox);
+        let emptied = (outbox.is_empty() && outbox.capacity() > KEEP).then(|| std::mem::take(&mut *outbox));
+        drop(outbox);
         // The allocator has locks of its own.
         drop(emptied);
         first
@@ -65,28 +94,35 @@ impl<T> Injector<T> {
 
     /// Takes one task from the front.
     pub(crate) fn take_one(&self) -> Option<T> {
-        let mut queue = lock(&self.queue);
-        let first = queue.pop_front();
-        self.publish(&queue);
+        let mut outbox = lock(&self.outbox.tasks);
+        self.refill(&mut outbox);
+        let first = outbox.pop_front();
+        self.outbox.publish(&outbox);
         first
     }
 
-    fn publish(&self, queue: &VecDeque<T>) {
-        // Ordering: release, partner of the acquire in `is_empty`. That an announcement follows the push in the eyes
-        // of a sleeper is the business of the fences around it (`IdleSet::announce`), not of this store.
-        self.len.store(queue.len(), Release);
+    /// Lets the rings change places, if the outbox is empty and the inbox is not.
+    fn refill(&self, outbox: &mut VecDeque<T>) {
+        if !outbox.is_empty() || self.inbox.is_empty() {
+            return;
+        }
+        let mut inbox = lock(&self.inbox.tasks);
+        std::mem::swap(&mut *inbox, outbox);
+        // In this order, and `is_empty` reads in the other: nobody may find both rings empty while tasks change places.
+        self.outbox.publish(outbox);
+        self.inbox.publish(&inbox);
     }
 
     /// Whether there was nothing in the queue a moment ago.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        // Ordering: acquire, partner of the release in `publish`; the tasks themselves are read under the lock.
-        self.len.load(Acquire) == 0
+        self.inbox.is_empty() && self.outbox.is_empty()
     }
 
     #[cfg(test)]
     pub(super) fn with_locked(&self, f: impl FnOnce()) {
-        let _locked = lock(&self.queue);
+        let _outbox = lock(&self.outbox.tasks);
+        let _inbox = lock(&self.inbox.tasks);
         f();
     }
 }
@@ -108,12 +144,31 @@ mod tests {
     }
 
     #[test]
+    fn order_is_kept_while_the_rings_change_places() {
+        let injector = Injector::new();
+        let deque = Deque::new_fifo();
+        let mut taken = Vec::new();
+        for round in 0..100 {
+            injector.push_batch(3 * round..3 * round + 3);
+            for _ in 0..2 {
+                taken.extend(injector.take_share(2, 128, &deque));
+                taken.extend(std::iter::from_fn(|| deque.pop()));
+            }
+        }
+        while let Some(task) = injector.take_one() {
+            taken.push(task);
+        }
+        assert_eq!(taken, (0..300).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn an_emptied_queue_gives_its_memory_back() {
         let injector = Injector::new();
         injector.push_batch(0..100_000);
         let deque = Deque::new_fifo();
         while injector.take_share(1, 128, &deque).is_some() {}
         assert!(injector.is_empty());
-        assert!(lock(&injector.queue).capacity() <= KEEP);
+        assert!(lock(&injector.outbox.tasks).capacity() <= KEEP);
+        assert!(lock(&injector.inbox.tasks).capacity() <= KEEP);
     }
 }

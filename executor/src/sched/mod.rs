@@ -42,6 +42,9 @@ pub(crate) const INJECTOR_TICK: u32 = 61;
 /// How often in a row the slot may go before the deque.
 pub(crate) const MAX_SLOT_STREAK: u8 = 3;
 
+/// A visit to the injector that brings less than this was too early: whoever pushes there had no time to.
+const POOR_VISIT: usize = 16;
+
 /// How many rounds over the other cores a searcher makes. Slots are looked at in the last one only.
 pub(crate) const SEARCH_ROUNDS: usize = 4;
 
@@ -131,18 +134,18 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector.
-    #[inline]
     pub(crate) fn next(&self, core: &Local<T>) -> Option<(T, Source)> {
+        self.next_local(core).or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
+    }
+
+    /// Steps 1 and 2: what a worker takes without looking further than its own core, but for every 61st time.
+    #[inline]
+    pub(crate) fn next_local(&self, core: &Local<T>) -> Option<(T, Source)> {
         if core.advance_tick().is_multiple_of(INJECTOR_TICK)
             && let Some(task) = self.take_injected(core)
         {
             return Some((task, Source::Queue));
         }
-        self.next_local(core).or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
-    }
-
-    #[inline]
-    fn next_local(&self, core: &Local<T>) -> Option<(T, Source)> {
         if core.may_run_slot()
             && let Some(task) = self.remote(core).slot.take()
         {
@@ -162,6 +165,7 @@ impl<T: PointerSized> Scheduler<T> {
         }
         let room = DEQUE_CAPACITY.saturating_sub(core.deque().len()) + 1;
         let task = self.injector.take_share(self.cores.len(), MAX_BATCH.min(room), core.deque())?;
+        core.set_poor_visit(core.deque().len() + 1 < POOR_VISIT);
         if !core.deque().is_empty() {
             core.set_unannounced();
         }
