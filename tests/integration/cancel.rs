@@ -20,7 +20,11 @@ fn a_waiting_task_is_aborted_from_outside() {
         let error = runtime.block_on(task).unwrap_err();
         assert!(error.is_cancelled() && !error.is_panic());
         assert_eq!(error.id(), id);
-        assert_eq!(error.to_string(), format!("task {id} was cancelled"));
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("task {id}, spawned at {}:", file!())) && text.ends_with("was aborted"),
+            "{text}"
+        );
         assert!(error.try_into_panic().is_err());
         assert_eq!(Arc::strong_count(&alive), 1, "the future is gone when the handle says so");
     });
@@ -283,4 +287,31 @@ fn giving_up_on_a_handle_is_cancel_safe() {
         gate.open();
         assert_eq!(runtime.block_on(&mut task).unwrap(), 3);
     });
+}
+
+#[test]
+fn an_error_says_why_there_is_no_output() {
+    let runtime = giveway_tests::runtime(1);
+    let name = |name: &str| giveway::task::Builder::new().name(name);
+    let aborted = name("aborted").spawn_on(std::future::pending::<()>(), runtime.handle());
+    let cancelled = name("cancelled").spawn_on(std::future::pending::<()>(), runtime.handle());
+    aborted.abort();
+    let error = runtime.block_on(aborted).unwrap_err().to_string();
+    assert!(error.starts_with("task \"aborted\" (") && error.ends_with("was aborted"), "{error}");
+    drop(runtime);
+    let error = futures::executor::block_on(cancelled).unwrap_err().to_string();
+    assert!(error.starts_with("task \"cancelled\" (") && error.ends_with("its runtime was shut down"), "{error}");
+}
+
+/// `futures::select!` wants to know whether a handle was joined.
+#[test]
+fn a_handle_is_terminated_once_its_output_was_taken() {
+    use futures::future::FusedFuture;
+    let runtime = giveway_tests::runtime(1);
+    let mut task = runtime.spawn(async { 7 });
+    assert!(!task.is_terminated());
+    assert_eq!(runtime.block_on(&mut task).unwrap(), 7);
+    assert!(task.is_terminated());
+    assert!(task.abort_handle().is_finished());
+    task.abort();
 }

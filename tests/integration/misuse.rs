@@ -42,8 +42,16 @@ fn the_workers_variable_sets_the_default() {
 }
 
 #[test]
+fn a_workers_variable_set_to_nothing_counts_as_unset() {
+    let Some(child) = with_variable("misuse::a_workers_variable_set_to_nothing_counts_as_unset", "") else { return };
+    child.assert_success();
+    let workers = std::thread::available_parallelism().unwrap();
+    assert!(child.output.contains(&format!("workers: {workers}\n")), "{}", child.output);
+}
+
+#[test]
 fn a_workers_variable_that_makes_no_sense_is_an_error() {
-    for value in ["garbage", "", "-1", "1.5", "0", "5000", "99999999999999999999999999"] {
+    for value in ["garbage", " ", "-1", "1.5", "0", "5000", "99999999999999999999999999"] {
         let test = "misuse::a_workers_variable_that_makes_no_sense_is_an_error";
         let Some(child) = with_variable(test, value) else { return };
         child.assert_success();

@@ -12,16 +12,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Lets every other runnable task go first, once.
+/// Goes to the back of the queue, once.
 ///
-/// The returned future wakes its own task and is pending the first time it is polled, and ready the second time.
-/// Giveway puts a task that woke itself while it ran at the back of its worker's queue, so everything already in
-/// that queue runs before it does.
+/// The returned future wakes its own task and is pending the first time it is polled, and ready the second time. Where
+/// the task goes in between is the executor's business: Giveway puts a task that woke itself while it ran at the back
+/// of its worker's queue.
 ///
 /// # Not guaranteed
 ///
 /// Which task runs next, on which thread this one goes on, or that any other task runs at all: if nothing else is
-/// runnable the task continues at once. Under another executor, the order is that executor's business.
+/// runnable the task continues at once.
 ///
 /// # Cancel safety
 ///

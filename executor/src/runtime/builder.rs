@@ -54,8 +54,8 @@ impl Builder {
 
     /// How many workers run tasks: at least one, at most [`MAX_WORKERS`], which [`build`](Self::build) checks.
     ///
-    /// By default as many as `GIVEWAY_WORKERS` says, or else as many CPUs as this process may use, with its cgroup's
-    /// quota and its affinity taken into account.
+    /// By default as many as `GIVEWAY_WORKERS` says, or, if that is unset or empty, as many CPUs as this process may use, with its cgroup's
+    /// quota and its affinity taken into account. One more thread, the monitor, runs no tasks and calls no hooks.
     ///
     /// # Examples
     ///
@@ -65,6 +65,7 @@ impl Builder {
     /// assert!(giveway::Builder::new().workers(0).build().is_err());
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[doc(alias = "worker_threads")]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
@@ -91,6 +92,7 @@ impl Builder {
     /// let runtime = giveway::Builder::new().stack_size(4 << 20).build()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[doc(alias = "thread_stack_size")]
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -210,17 +212,21 @@ fn give_up(shared: &Arc<Shared>, started: Vec<thread::JoinHandle<()>>, error: io
 
 fn default_workers() -> io::Result<usize> {
     match std::env::var(WORKERS_VARIABLE) {
+        // Some tools can only set a variable to nothing, not unset it.
+        Ok(text) if text.is_empty() => Ok(available_workers()),
         Ok(text) => match text.trim().parse() {
             Ok(workers) => check_workers(workers, WORKERS_VARIABLE),
             Err(_) => Err(invalid(format!(
                 "{WORKERS_VARIABLE} is {text:?}, which is not a number of workers; set it to 1 to {MAX_WORKERS} or unset it"
             ))),
         },
-        Err(std::env::VarError::NotPresent) => {
-            Ok(thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS))
-        }
+        Err(std::env::VarError::NotPresent) => Ok(available_workers()),
         Err(error @ std::env::VarError::NotUnicode(_)) => Err(invalid(format!("{WORKERS_VARIABLE}: {error}"))),
     }
+}
+
+fn available_workers() -> usize {
+    thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS)
 }
 
 fn check_workers(workers: usize, source: &str) -> io::Result<usize> {

@@ -47,7 +47,7 @@ impl Handle {
     pub fn current() -> Self {
         Self::try_current().expect(
             "no Giveway runtime is current on this thread; call this from a task, from within `block_on`, \
-             or after `Handle::enter`",
+             or after `Handle::enter` (`giveway::spawn` would use the default runtime here, `Handle::current` does not)",
         )
     }
 
@@ -158,7 +158,10 @@ impl Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("workers", &self.workers()).finish()
+        f.debug_struct("Handle")
+            .field("workers", &self.workers())
+            .field("shut_down", &(self.shared.gate.phase() != super::Phase::Open))
+            .finish()
     }
 }
 

@@ -34,8 +34,11 @@ use std::time::Duration;
 /// [`shutdown_timeout`](Self::shutdown_timeout). A task's destructor may do whatever it likes: wake, spawn (the new
 /// future is dropped at once), drop other handles.
 ///
+/// To let tasks finish instead, join them first.
+///
 /// Dropped by one of its own workers (a task owned the last reference), it does not wait for the threads: they finish
-/// by themselves.
+/// by themselves. Dropped in async code that *another* runtime runs, it blocks that thread until they have; tokio
+/// panics there. Use [`shutdown_background`](Self::shutdown_background).
 ///
 /// # Examples
 ///
@@ -143,6 +146,9 @@ impl Runtime {
 
     /// Shuts down, and waits for at most `timeout`. Returns what was stuck by then.
     ///
+    /// Tasks are not given the time to finish: each is dropped at its next await point. To let them finish, join them
+    /// first. The time is for polls and destructors that do not return.
+    ///
     /// What is stuck is a task that has not returned from its poll, or a destructor that has not returned. Its thread
     /// is left to itself: when the poll returns, the task is dropped and the thread ends. Tasks that merely wait are
     /// dropped on a worker, or on the calling thread if no worker was free to.
@@ -210,7 +216,10 @@ pub(crate) fn default_runtime() -> &'static Runtime {
 /// Inside a runtime (one that the thread has [entered](Handle::enter), or whose `block_on` is further up the stack)
 /// that one serves the future; anywhere else the default runtime does, which is started at first use and lives as
 /// long as the process. It has as many workers as the process may use CPUs (cgroup limits and affinity count), or
-/// `GIVEWAY_WORKERS`.
+/// `GIVEWAY_WORKERS`. It is never shut down: tasks that are there when `main` returns are not dropped. If their
+/// destructors matter, use a [`Runtime`].
+///
+/// Unlike tokio's, it may be nested on a thread that is not a worker; the outer future makes no progress meanwhile.
 ///
 /// # Panics
 ///

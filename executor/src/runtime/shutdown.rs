@@ -230,7 +230,7 @@ fn drop_unattended(shared: &Shared) {
 /// assert_eq!(report.stuck_threads(), 1);
 /// let stuck = &report.stuck_tasks()[0];
 /// assert_eq!((stuck.name(), stuck.worker()), (Some("slow cook"), 0));
-/// println!("{report}"); // ... task "slow cook" (4097), spawned at src/main.rs:9:5, keeps worker 0
+/// println!("{report}"); // ... task "slow cook" (1), spawned at src/main.rs:9:5, keeps worker 0
 /// drop(release);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -275,9 +275,12 @@ impl ShutdownReport {
 impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_clean() {
-            return f.write_str("the runtime was shut down");
+            return f.write_str("clean: every task and every thread has ended");
         }
-        write!(f, "{} worker threads have not ended", self.threads)?;
+        match self.threads {
+            1 => f.write_str("1 worker thread has not ended")?,
+            threads => write!(f, "{threads} worker threads have not ended")?,
+        }
         self.tasks.iter().try_for_each(|task| write!(f, "; {task}"))
     }
 }

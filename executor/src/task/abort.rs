@@ -59,6 +59,23 @@ impl AbortHandle {
         }
     }
 
+    /// Whether the task has finished, one way or another; see [`JoinHandle::is_finished`](super::JoinHandle::is_finished).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::block_on(async {
+    ///     let task = giveway::spawn(async {});
+    ///     let abort = task.abort_handle();
+    ///     task.await.unwrap();
+    ///     assert!(abort.is_finished());
+    /// });
+    /// ```
+    pub fn is_finished(&self) -> bool {
+        // SAFETY: as in `abort`.
+        self.task.as_ref().is_none_or(|task| unsafe { task.meta.as_ref() }.has_ended())
+    }
+
     /// The task's number.
     ///
     /// # Examples

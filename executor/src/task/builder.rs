@@ -1,6 +1,6 @@
 //! Spawning with more to say.
 
-use super::JoinHandle;
+use super::{AbortHandle, JoinHandle, JoinSet};
 use crate::runtime::{Handle, context};
 use std::future::Future;
 use std::panic::Location;
@@ -87,5 +87,29 @@ impl Builder {
         F::Output: Send + 'static,
     {
         handle.spawn_with(self.name, Location::caller(), future)
+    }
+
+    /// Spawns onto the current runtime and adds the task to a set.
+    ///
+    /// # Panics
+    ///
+    /// Where [`spawn`](super::spawn) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway::task::{Builder, JoinSet};
+    ///
+    /// let mut set = JoinSet::new();
+    /// Builder::new().name("baker").spawn_in(async { "bread" }, &mut set);
+    /// assert_eq!(set.len(), 1);
+    /// ```
+    #[track_caller]
+    pub fn spawn_in<F>(self, future: F, set: &mut JoinSet<F::Output>) -> AbortHandle
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        set.add(self.spawn(future))
     }
 }

@@ -1,8 +1,9 @@
 //! Why a task has no output.
 
-use super::{Id, Payload};
+use super::{Id, Meta, Payload};
 use std::any::Any;
 use std::fmt;
+use std::panic::Location;
 
 /// The task did not finish: it panicked, or it was cancelled.
 ///
@@ -17,33 +18,37 @@ use std::fmt;
 ///     assert!(error.to_string().contains("no bread"));
 /// });
 /// ```
-pub struct JoinError {
+pub struct JoinError(Box<Inner>);
+
+/// Boxed: a task without an output then has a result of one word, which is moved three times on its way out.
+struct Inner {
     id: Id,
-    payload: Option<SyncPayload>,
+    name: Option<Box<str>>,
+    spawned_at: &'static Location<'static>,
+    reason: Reason,
 }
 
-/// A panic payload that may be shared between threads, because nobody gets a reference to it except as one of two
-/// types that may be shared.
-struct SyncPayload(Payload);
-
-// SAFETY: by `&SyncPayload` one can only reach a `&str` or a `&String`, both `Sync`; asking a value for its type
-// does not touch the value. Everything else needs ownership, for which `Send` is enough.
-unsafe impl Sync for SyncPayload {}
-
-impl SyncPayload {
-    fn message(&self) -> Option<&str> {
-        let any: &(dyn Any + Send) = &*self.0;
-        any.downcast_ref::<&'static str>().copied().or_else(|| any.downcast_ref::<String>().map(String::as_str))
-    }
+pub(crate) enum Reason {
+    Aborted,
+    ShutDown,
+    Panicked(Payload),
 }
+
+// SAFETY: a payload need not be `Sync`, but by `&Inner` one can only reach it as a `&str` or a `&String`, which are;
+// asking a value for its type does not touch the value. Everything else needs ownership, for which `Send` is enough.
+unsafe impl Sync for Inner {}
 
 impl JoinError {
-    pub(crate) fn cancelled(id: Id) -> Self {
-        Self { id, payload: None }
+    #[cold]
+    pub(crate) fn new(task: &Meta, reason: Reason) -> Self {
+        let (id, name, spawned_at) = (task.id, task.name().map(Box::from), task.location());
+        Self(Box::new(Inner { id, name, spawned_at, reason }))
     }
 
-    pub(crate) fn panic(id: Id, payload: Payload) -> Self {
-        Self { id, payload: Some(SyncPayload(payload)) }
+    fn message(&self) -> Option<&str> {
+        let Reason::Panicked(payload) = &self.0.reason else { return None };
+        let payload: &(dyn Any + Send) = &**payload;
+        payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
     }
 
     /// Whether the task was aborted, or dropped with its runtime.
@@ -58,7 +63,7 @@ impl JoinError {
     /// });
     /// ```
     pub fn is_cancelled(&self) -> bool {
-        self.payload.is_none()
+        !self.is_panic()
     }
 
     /// Whether the task panicked.
@@ -71,7 +76,7 @@ impl JoinError {
     /// });
     /// ```
     pub fn is_panic(&self) -> bool {
-        self.payload.is_some()
+        matches!(self.0.reason, Reason::Panicked(_))
     }
 
     /// What the task panicked with, for [`std::panic::resume_unwind`].
@@ -92,7 +97,7 @@ impl JoinError {
     pub fn into_panic(self) -> Box<dyn Any + Send> {
         match self.try_into_panic() {
             Ok(payload) => payload,
-            Err(error) => panic!("task {} was cancelled and has no panic; ask `is_panic` first", error.id),
+            Err(error) => panic!("{error}, and has no panic; ask `is_panic` first"),
         }
     }
 
@@ -111,9 +116,9 @@ impl JoinError {
     /// });
     /// ```
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
-        match self.payload {
-            Some(payload) => Ok(payload.0),
-            None => Err(self),
+        match *self.0 {
+            Inner { reason: Reason::Panicked(payload), .. } => Ok(payload),
+            inner => Err(Self(Box::new(inner))),
         }
     }
 
@@ -129,26 +134,30 @@ impl JoinError {
     /// });
     /// ```
     pub fn id(&self) -> Id {
-        self.id
+        self.0.id
     }
 }
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.payload.as_ref().map(SyncPayload::message) {
-            None => write!(f, "task {} was cancelled", self.id),
-            Some(None) => write!(f, "task {} panicked", self.id),
-            Some(Some(message)) => write!(f, "task {} panicked with message {message:?}", self.id),
+        let Inner { id, name, spawned_at, reason } = &*self.0;
+        match name {
+            Some(name) => write!(f, "task {name:?} ({id}), ")?,
+            None => write!(f, "task {id}, ")?,
+        }
+        write!(f, "spawned at {spawned_at}, ")?;
+        match (reason, self.message()) {
+            (Reason::Aborted, _) => f.write_str("was aborted"),
+            (Reason::ShutDown, _) => f.write_str("was cancelled: its runtime was shut down"),
+            (Reason::Panicked(_), None) => f.write_str("panicked"),
+            (Reason::Panicked(_), Some(message)) => write!(f, "panicked with message {message:?}"),
         }
     }
 }
 
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.payload.as_ref().map(SyncPayload::message) {
-            None => write!(f, "JoinError::Cancelled({:?})", self.id),
-            Some(message) => write!(f, "JoinError::Panic({:?}, {:?})", self.id, message.unwrap_or("...")),
-        }
+        write!(f, "JoinError({self})")
     }
 }
 

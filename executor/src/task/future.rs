@@ -1,6 +1,7 @@
 //! The future that async-task sees: the user's, with panics caught, aborts obeyed and the registry told.
 
 use super::contain::{Contained, contain, drop_contained};
+use super::error::Reason;
 use super::{InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
 use crate::runtime::Shared;
 use crate::worker;
@@ -11,9 +12,8 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// What the task's allocation holds once the future is done. The error is boxed to keep the output of a task that has
-/// none a single word: it is moved three times on its way.
-pub(crate) type Output<T> = Contained<Result<T, Box<JoinError>>>;
+/// What the task's allocation holds once the future is done.
+pub(crate) type Output<T> = Contained<Result<T, JoinError>>;
 
 /// Allocates a task. It is in no queue yet; the caller pushes the `Runnable`.
 #[inline]
@@ -57,9 +57,9 @@ impl<F> TaskFuture<F> {
     }
 
     #[cold]
-    fn panicked(&self, payload: Payload) -> Box<JoinError> {
+    fn panicked(&self, payload: Payload) -> JoinError {
         worker::task_panicked(self.meta(), &*payload);
-        Box::new(JoinError::panic(self.meta().id, payload))
+        JoinError::new(self.meta(), Reason::Panicked(payload))
     }
 }
 
@@ -71,7 +71,7 @@ impl<F: Future> Future for TaskFuture<F> {
         let this = unsafe { self.get_unchecked_mut() };
 
         let result = if this.meta().is_aborted() {
-            Err(Box::new(JoinError::cancelled(this.meta().id)))
+            Err(JoinError::new(this.meta(), Reason::Aborted))
         } else {
             let future = this.future.as_mut().expect("async-task does not poll a finished task");
             // SAFETY: `this` was pinned, and `future` is pinned with it.

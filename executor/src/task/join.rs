@@ -1,9 +1,10 @@
 //! Waiting for a task.
 
-use super::contain::Contained;
+use super::error::Reason;
 use super::future::Output;
 use super::{AbortHandle, Id, InPlace, JoinError, Meta};
 use async_task::{FallibleTask, Task};
+use futures_util::future::FusedFuture;
 use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -146,14 +147,21 @@ impl<T> Future for JoinHandle<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let task = self.task.as_mut().expect("a `JoinHandle` was polled after it was ready");
         let Poll::Ready(output) = Pin::new(task).poll(cx) else { return Poll::Pending };
-        let id = self.id();
-        self.task = None;
-        self.key = Key { id };
-        Poll::Ready(match output.map(Contained::into_inner) {
-            Some(result) => result.map_err(|error| *error),
+        let result = match (output, self.meta()) {
+            (Some(output), _) => output.into_inner(),
             // No output at all: the runtime was shut down, and dropped the task unfinished.
-            None => Err(JoinError::cancelled(id)),
-        })
+            (None, Some(meta)) => Err(JoinError::new(meta, Reason::ShutDown)),
+            (None, None) => unreachable!("the task was there a moment ago"),
+        };
+        self.key = Key { id: self.id() };
+        self.task = None;
+        Poll::Ready(result)
+    }
+}
+
+impl<T> FusedFuture for JoinHandle<T> {
+    fn is_terminated(&self) -> bool {
+        self.task.is_none()
     }
 }
 

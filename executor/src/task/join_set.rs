@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 
 /// A set of tasks with outputs of one type. Dropping it aborts what has not finished.
 ///
-/// Built on [`FuturesUnordered`]: a task that finishes wakes the one that joins, and costs nothing while it runs.
+/// A task that finishes wakes the one that joins, and costs nothing while it runs. To give a task a name, add it with
+/// [`Builder::spawn_in`](super::Builder::spawn_in).
 ///
 /// # Examples
 ///
@@ -111,7 +112,7 @@ impl<T> JoinSet<T> {
         self.add(handle.spawn(future))
     }
 
-    fn add(&mut self, task: JoinHandle<T>) -> AbortHandle {
+    pub(super) fn add(&mut self, task: JoinHandle<T>) -> AbortHandle {
         let abort = task.abort_handle();
         self.tasks.push(task);
         abort

@@ -1,7 +1,7 @@
 //! Tasks: spawning, joining, aborting.
 //!
-//! A task is a future behind `async-task`: one allocation holds its state word, its metadata, its future and
-//! later its output. What the user sees of it is a [`JoinHandle`].
+//! [`spawn`] starts a task and gives a [`JoinHandle`] to await it by; a [`Builder`] gives it a name; a [`JoinSet`] holds
+//! many, and joins them in the order in which they finish.
 
 mod abort;
 mod builder;
@@ -20,7 +20,7 @@ pub use id::Id;
 pub use join::JoinHandle;
 pub use join_set::JoinSet;
 
-pub use giveway_yield::{YieldNow, yield_now};
+pub use giveway_yield::YieldNow;
 
 pub(crate) use contain::{Payload, contain, drop_contained};
 pub(crate) use future::allocate;
@@ -36,6 +36,9 @@ use crate::runtime::context;
 /// The current runtime is the one whose task or [`block_on`](crate::block_on) this is called from, or which the
 /// thread has [entered](crate::Handle::enter); anywhere else it is the default runtime, started at first use. The
 /// task starts at once, whether the handle is awaited or not, on any worker, and moves between workers at will.
+///
+/// Unlike tokio's, it does not panic outside a runtime, and a `std::thread` does not inherit the runtime of the thread
+/// that started it: there this means the default runtime. Give the thread a [`Handle`](crate::Handle).
 ///
 /// Dropping the [`JoinHandle`] detaches the task. If the runtime has been shut down the future is dropped right
 /// here, and the handle yields a [cancelled](JoinError::is_cancelled) error.
@@ -62,6 +65,56 @@ where
     F::Output: Send + 'static,
 {
     context::spawn(None, Location::caller(), future)
+}
+
+/// Goes to the back of its worker's queue, once.
+///
+/// Every task queued on this worker before goes first. One that was spawned or woken from outside the workers is in the
+/// global queue, which a worker with work of its own looks at every 61st turn.
+///
+/// # Not guaranteed
+///
+/// Which task runs next, on which thread this one goes on, or that any other runs at all: if nothing else is runnable
+/// the task continues at once.
+///
+/// # Cancel safety
+///
+/// Dropping the future before it is ready has no effect beyond one spurious wake-up of the task.
+///
+/// # Examples
+///
+/// ```
+/// giveway::block_on(async {
+///     let counting = giveway::spawn(async {
+///         for _ in 0..1_000 {
+///             giveway::yield_now().await; // others get their turn
+///         }
+///     });
+///     counting.await.unwrap();
+/// });
+/// ```
+pub fn yield_now() -> YieldNow {
+    giveway_yield::yield_now()
+}
+
+/// The id of the task that is running on this thread.
+///
+/// # Panics
+///
+/// Outside a task. See [`try_id`].
+///
+/// # Examples
+///
+/// ```
+/// giveway::block_on(async {
+///     let handle = giveway::spawn(async { giveway::task::id() });
+///     let id = handle.id();
+///     assert_eq!(handle.await.unwrap(), id);
+/// });
+/// ```
+#[track_caller]
+pub fn id() -> Id {
+    try_id().expect("no task is running on this thread; `task::id` is for tasks, and the future of `block_on` is none")
 }
 
 /// The id of the task that is running on this thread, if one is.
