@@ -29,7 +29,7 @@ fn a_shutdown_that_comes_to_its_end_has_a_clean_report() {
         assert!(report.is_clean(), "{report}");
         assert_eq!(report.stuck_threads(), 0);
         assert!(report.stuck_tasks().is_empty());
-        assert_eq!(report.to_string(), "the runtime was shut down");
+        assert_eq!(report.to_string(), "clean: every task and every thread has ended");
         assert_eq!(Arc::strong_count(&alive), 1);
     });
 }
