@@ -4,8 +4,8 @@
 //! is not announced when it is filled (that is what makes a hand-off between two tasks cost no system call), so
 //! somebody has to look whether its owner ever comes back.
 //!
-//! Asleep while every worker is: it makes no system call in an idle runtime. Whoever wakes a worker then wakes the
-//! monitor as well, so that a load which never lets all workers rest never pays for it.
+//! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever wakes a worker then wakes the
+//! monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
 
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
@@ -21,6 +21,10 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 /// How often it looks while every worker is busy, so that there is nobody to hand a stuck task to.
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(10);
+
+/// How many looks in a row have to find every worker idle before the monitor sleeps without a deadline: some 10 ms, so
+/// that a load with short pauses does not pay for rousing it after each.
+const QUIET_LOOKS: u32 = 20;
 
 /// The monitor's share of a runtime.
 pub(crate) struct Monitor {
@@ -55,12 +59,18 @@ pub(crate) fn run(shared: &Shared) {
     let monitor = &shared.monitor;
     monitor.parker.bind();
     let mut seen = vec![0; shared.workers()];
+    let mut quiet = 0;
     while shared.gate.phase() == Phase::Open {
-        if all_idle(shared) {
+        if !all_idle(shared) {
+            quiet = 0;
+            look_at_slots(shared, &mut seen);
+        } else if quiet < QUIET_LOOKS {
+            quiet += 1;
+        } else {
             sleep(shared);
+            quiet = 0;
             continue;
         }
-        look_at_slots(shared, &mut seen);
         let pause = if shared.scheduler.idle.counts().idle() > 0 { LOOK_EVERY } else { LOOK_BUSY_EVERY };
         monitor.parker.park_until(Instant::now() + pause);
     }
