@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
 /// How many operations an executor grants a task for one poll.
@@ -130,7 +131,7 @@ pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Restore> {
         }
         left => REMAINING.set(left - 1),
     }
-    Poll::Ready(Restore { before })
+    Poll::Ready(Restore { refund: before != UNCONSTRAINED, not_send: PhantomData })
 }
 
 /// Gives an operation back on drop, unless it [made progress](Restore::made_progress).
@@ -140,7 +141,9 @@ pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Restore> {
 #[derive(Debug)]
 #[must_use = "dropping this refunds the operation; call `made_progress` if there was one"]
 pub struct Restore {
-    before: u16,
+    refund: bool,
+    // It belongs to the thread whose budget was spent.
+    not_send: PhantomData<*const ()>,
 }
 
 impl Restore {
@@ -160,16 +163,18 @@ impl Restore {
     /// ```
     #[inline]
     pub fn made_progress(mut self) {
-        self.before = UNCONSTRAINED;
+        self.refund = false;
     }
 }
 
 impl Drop for Restore {
     #[inline]
     fn drop(&mut self) {
-        // `UNCONSTRAINED` stands for "nothing to give back": the thread had no budget, or the operation was used.
-        if self.before != UNCONSTRAINED {
-            REMAINING.set(self.before);
+        let now = REMAINING.get();
+        // One operation, and not the count of before: others may have been spent since. None at all where the poll that
+        // spent it has ended.
+        if self.refund && now < UNCONSTRAINED - 1 {
+            REMAINING.set(now + 1);
         }
     }
 }
@@ -190,6 +195,23 @@ mod tests {
             spent.made_progress();
             assert_eq!(remaining(), Some(1));
         });
+    }
+
+    #[test]
+    fn a_refund_gives_back_one_operation_and_only_to_the_poll_that_spent_it() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let late = with_budget(5, || {
+            let Poll::Ready(first) = poll_proceed(&mut cx) else { panic!("five are left") };
+            for _ in 0..4 {
+                let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("some are left") };
+                spent.made_progress();
+            }
+            drop(first);
+            assert_eq!(remaining(), Some(1));
+            poll_proceed(&mut cx)
+        });
+        drop(late);
+        assert_eq!(remaining(), None, "nothing constrains a thread without an executor");
     }
 
     #[test]

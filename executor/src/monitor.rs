@@ -4,8 +4,8 @@
 //! is not announced when it is filled (that is what makes a hand-off between two tasks cost no system call), so
 //! somebody has to look whether its owner ever comes back.
 //!
-//! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever wakes a worker then wakes the
-//! monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
+//! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever takes a worker out of the idle set then wakes
+//! the monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
 
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
@@ -38,7 +38,7 @@ impl Monitor {
         Self { parker: Parker::new(), asleep: AtomicBool::new(false) }
     }
 
-    /// Wakes the monitor if it sleeps. Called by whoever has woken a worker.
+    /// Wakes the monitor if it sleeps. Called by whoever has taken a worker out of the idle set, itself included.
     pub(crate) fn rouse(&self) {
         // Ordering: SeqCst fence, partner of the one in `sleep`. The caller has counted a worker out of the idle set
         // before it; the monitor looks at the idle set after its own. One of the two sees the other.
@@ -61,6 +61,8 @@ pub(crate) fn run(shared: &Shared) {
     let mut seen = vec![0; shared.workers()];
     let mut quiet = 0;
     while shared.gate.phase() == Phase::Open {
+        // Read before the look, which may wake the only idle worker.
+        let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
         if !all_idle(shared) {
             quiet = 0;
             look_at_slots(shared, &mut seen);
@@ -71,7 +73,7 @@ pub(crate) fn run(shared: &Shared) {
             quiet = 0;
             continue;
         }
-        let pause = if shared.scheduler.idle.counts().idle() > 0 { LOOK_EVERY } else { LOOK_BUSY_EVERY };
+        let pause = if somebody_idle { LOOK_EVERY } else { LOOK_BUSY_EVERY };
         monitor.parker.park_until(Instant::now() + pause);
     }
 }

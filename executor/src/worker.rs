@@ -234,7 +234,10 @@ impl Worker {
             // the lock of their list, which both sides took, shows us the closed gate.
             work || gate.phase() != Phase::Open
         };
-        scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.post().parker.park());
+        if scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.post().parker.park()) {
+            // All were idle for a moment. The monitor may have seen that, and whoever wakes a worker did not wake us.
+            self.shared.monitor.rouse();
+        }
         self.core.take_poor_visit();
         self.searching.set(true);
     }

@@ -179,3 +179,34 @@ fn giving_up_on_join_next_loses_no_task() {
         assert_eq!(runtime.block_on(set.join_all()).len(), 3);
     });
 }
+
+/// `try_join_next` has to poll the set as well, and must not take the wake-up from whoever waits.
+#[test]
+fn a_try_in_between_does_not_lose_the_wake_up_of_the_one_who_joins() {
+    with_runtimes(|runtime| {
+        let gate = Gate::new();
+        let mut set = JoinSet::new();
+        set.spawn_on(
+            {
+                let gate = gate.clone();
+                async move {
+                    gate.wait();
+                    7
+                }
+            },
+            runtime.handle(),
+        );
+        let mut opened = false;
+        let joined = runtime.block_on(std::future::poll_fn(|cx| {
+            if let std::task::Poll::Ready(joined) = set.poll_join_next(cx) {
+                return std::task::Poll::Ready(joined);
+            }
+            assert!(opened || set.try_join_next().is_none());
+            if !std::mem::replace(&mut opened, true) {
+                gate.open();
+            }
+            std::task::Poll::Pending
+        }));
+        assert_eq!(joined.unwrap().unwrap(), 7);
+    });
+}

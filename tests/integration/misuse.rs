@@ -272,3 +272,25 @@ fn an_os_that_refuses_threads_is_an_error_and_no_hang() {
         assert_eq!(runtime.block_on(runtime.spawn(async { 1 })).unwrap(), 1);
     });
 }
+
+/// A slot is not announced. That of a worker which is still in its start hook has to be found all the same.
+#[test]
+fn a_task_spawned_by_a_start_hook_that_waits_for_it_runs_on_another_worker() {
+    let (done, finished) = mpsc::channel();
+    let (went_on, goes_on) = mpsc::channel();
+    let finished = std::sync::Mutex::new(Some(finished));
+    let runtime = Builder::new()
+        .workers(2)
+        .on_thread_start(move || {
+            // One of the two workers waits.
+            let Some(finished) = finished.lock().unwrap().take() else { return };
+            let done = done.clone();
+            giveway::spawn(async move { done.send(()).unwrap() });
+            recv(&finished);
+            went_on.send(()).unwrap();
+        })
+        .build()
+        .unwrap();
+    recv(&goes_on);
+    drop(runtime);
+}

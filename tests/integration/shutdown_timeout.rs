@@ -2,7 +2,8 @@
 
 use giveway::task::Builder;
 use giveway_tests::{Alive, Gate, Wakers, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
 /// A task that is in a poll until the gate opens. Returns when it is.
@@ -240,5 +241,73 @@ fn a_task_is_not_finished_while_shutdown_is_in_its_destructor() {
         dropper.join().unwrap();
         assert!(!finished, "its destructor had not returned");
         assert!(task.is_finished());
+    });
+}
+
+/// With a lock held that a task's destructor takes, the caller must not be the one who drops it.
+#[test]
+fn shutdown_in_the_background_runs_no_destructor_on_the_caller() {
+    each_runtime(2, |runtime| {
+        let (wakers, lock) = (Wakers::default(), Arc::new(Mutex::new(())));
+        let tasks = 100;
+        let (dropped, drops) = mpsc::channel();
+        for _ in 0..tasks {
+            let (lock, dropped) = (lock.clone(), dropped.clone());
+            runtime.spawn(wakers.park(on_drop(move || {
+                drop(lock.lock());
+                dropped.send(thread::current().id()).unwrap();
+            })));
+        }
+        eventually(|| wakers.len() == tasks);
+        let held = lock.lock().unwrap();
+        runtime.shutdown_background();
+        drop(held);
+        (0..tasks).for_each(|_| assert_ne!(recv(&drops), thread::current().id()));
+    });
+}
+
+/// The caller drops what waits when every worker is held up, and is inside the runtime while it does.
+#[test]
+fn a_destructor_that_runs_on_the_caller_spawns_onto_the_runtime_that_refuses_it() {
+    let runtime = giveway_tests::runtime(1);
+    let (wakers, busy, gate) = (Wakers::default(), Gate::new(), Gate::new());
+    let (spawned, spawns) = mpsc::channel();
+    runtime.spawn(wakers.park(on_drop(move || {
+        spawned.send((giveway::Handle::current().workers(), giveway::spawn(async {}))).unwrap();
+    })));
+    eventually(|| wakers.len() == 1);
+    runtime.spawn({
+        let (busy, gate) = (busy.clone(), gate.clone());
+        async move {
+            busy.open();
+            gate.wait();
+        }
+    });
+    busy.wait();
+    let report = runtime.shutdown_timeout(Duration::from_millis(1));
+    assert_eq!(report.stuck_threads(), 1);
+    let (workers, task) = recv(&spawns);
+    assert_eq!(workers, 1);
+    assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+    gate.open();
+}
+
+/// What says that it is finished does not make one wait.
+#[test]
+fn a_handle_that_is_finished_is_ready_also_during_shutdown() {
+    each_runtime(2, |runtime| {
+        let wakers = Wakers::default();
+        let mut tasks: Vec<_> = (0..200).map(|_| runtime.spawn(wakers.park(()))).collect();
+        eventually(|| wakers.len() == 200);
+        let dropper = thread::spawn(move || drop(runtime));
+        while !tasks.is_empty() {
+            tasks.retain_mut(|task| {
+                let finished = task.is_finished();
+                let joined = futures::FutureExt::now_or_never(task);
+                assert!(!finished || joined.is_some(), "finished, and not ready");
+                joined.is_none()
+            });
+        }
+        dropper.join().unwrap();
     });
 }

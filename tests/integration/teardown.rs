@@ -242,8 +242,8 @@ fn threads_may_spawn_named_tasks_while_the_runtime_is_dropped() {
     });
 }
 
-/// A named task that is refused is registered until its destructor returns. The last worker, which waits for everything
-/// that is registered, must hear of its end.
+/// A named task is registered from its spawn, but not if it is refused: nobody would tell the last worker, which waits
+/// for everything that is registered, of its end.
 #[test]
 fn a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_ever() {
     isolated("teardown::a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_ever", || {

@@ -207,6 +207,7 @@ fn give_up(shared: &Arc<Shared>, started: Vec<thread::JoinHandle<()>>, error: io
     let (started_now, wanted) = (started.len(), shared.workers() + 1);
     shared.gate.never_started(shared.workers().saturating_sub(started_now));
     super::shutdown::and_join(shared, started);
+    super::shutdown::without_workers(shared);
     io::Error::new(error.kind(), format!("thread {} of {wanted} could not be started: {error}", started_now + 1))
 }
 

@@ -7,7 +7,7 @@ use futures_task::{FutureObj, SpawnError};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// A handle to a runtime: cheap to clone, may be sent anywhere, and does not keep the runtime running.
@@ -155,6 +155,9 @@ impl Handle {
         self.shared.workers()
     }
 }
+
+impl UnwindSafe for Handle {}
+impl RefUnwindSafe for Handle {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,7 +75,7 @@ impl fmt::Debug for Hooks {
 pub enum PanicPolicy {
     /// Hand the panic to the task's `JoinHandle` and go on. The default.
     Continue,
-    /// Hand it over, then shut the runtime down: every other task is cancelled.
+    /// Shut the runtime down: every other task is cancelled. The panic still goes to the task's `JoinHandle`.
     Shutdown,
     /// Abort the process.
     Abort,

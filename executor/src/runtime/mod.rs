@@ -20,7 +20,7 @@ use crate::block_on as blocking;
 use crate::task::JoinHandle;
 use std::fmt;
 use std::future::Future;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
@@ -151,7 +151,8 @@ impl Runtime {
     ///
     /// What is stuck is a task that has not returned from its poll, or a destructor that has not returned. Its thread
     /// is left to itself: when the poll returns, the task is dropped and the thread ends. Tasks that merely wait are
-    /// dropped on a worker, or on the calling thread if no worker was free to.
+    /// dropped on a worker. If every worker is held up when the time is over, the calling thread drops them, and a
+    /// destructor that blocks then blocks it; as does a thread-local one of a worker's thread.
     ///
     /// On one of the runtime's own workers it does not wait, and its report names at least the calling task.
     ///
@@ -170,7 +171,7 @@ impl Runtime {
         shutdown::with_timeout(&self.handle.shared, std::mem::take(&mut self.threads), timeout)
     }
 
-    /// Shuts down without waiting: `shutdown_timeout(Duration::ZERO)`, its report thrown away.
+    /// Shuts down without waiting for anything. The threads finish by themselves; no destructor runs here.
     ///
     /// # Examples
     ///
@@ -179,10 +180,14 @@ impl Runtime {
     /// runtime.shutdown_background();
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn shutdown_background(self) {
-        let _ = self.shutdown_timeout(Duration::ZERO);
+    pub fn shutdown_background(mut self) {
+        shutdown::in_background(&self.handle.shared, std::mem::take(&mut self.threads));
     }
 }
+
+// What is behind them is locks, atomics and rules of our own, none of which a panic in user code can leave half-done.
+impl UnwindSafe for Runtime {}
+impl RefUnwindSafe for Runtime {}
 
 impl Drop for Runtime {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! What the threads of one runtime share.
 
-use super::{Gate, Hooks, Phase, drop_injected};
+use super::{Gate, Hooks, Phase, context, drop_injected};
 use crate::fork::Birth;
 use crate::monitor::Monitor;
 use crate::parker::Parker;
@@ -113,6 +113,7 @@ impl Shared {
             self.inject(runnable);
             self.gate.after_inject(|| {
                 // The destructors that run here may drop the very handle that this was called through.
+                let _inside = context::Entered::new(Arc::clone(self));
                 let counted = Arc::clone(self);
                 drop_injected(&counted.scheduler.injector);
             });
@@ -124,7 +125,7 @@ impl Shared {
 
     /// Queues a task from a thread that holds no core of this runtime.
     pub(crate) fn inject(&self, runnable: Runnable) {
-        let _owed = self.scheduler.push_injected(runnable);
+        self.scheduler.injector.push(runnable);
         self.unpark(self.scheduler.idle.announce());
     }
 

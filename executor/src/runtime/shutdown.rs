@@ -1,6 +1,6 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file.
 
-use super::Shared;
+use super::{Shared, context};
 use crate::sched::Injector;
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::{Id, Meta};
@@ -163,6 +163,15 @@ pub(crate) fn and_join(shared: &Arc<Shared>, threads: Vec<thread::JoinHandle<()>
     }
 }
 
+/// Shuts down without waiting.
+pub(crate) fn in_background(shared: &Arc<Shared>, threads: Vec<thread::JoinHandle<()>>) {
+    if shared.birth.is_elsewhere() {
+        std::mem::forget(threads);
+        return;
+    }
+    shared.close();
+}
+
 /// Shuts down and waits until the deadline. What is stuck by then.
 pub(crate) fn with_timeout(
     shared: &Arc<Shared>,
@@ -178,8 +187,9 @@ pub(crate) fn with_timeout(
     let timeout = if inside { Duration::ZERO } else { timeout };
     // A timeout beyond the end of time is none.
     let mut stuck = shared.gate.wait_ended(Instant::now().checked_add(timeout));
-    if !stuck.is_empty() && !inside {
-        // A single worker stuck in a poll leaves nobody to drop the rest.
+    // If one worker came to its end, it has dropped whatever could be reached. If all are held up, nobody has.
+    let held_up = |&worker: &usize| shared.posts[worker].running().is_some();
+    if stuck.len() == shared.workers() && stuck.iter().all(held_up) {
         drop_unattended(shared);
         stuck = shared.gate.wait_ended(Some(Instant::now()));
     }
@@ -189,6 +199,18 @@ pub(crate) fn with_timeout(
     ShutdownReport::new(shared, &stuck)
 }
 
+/// Comes to the end in the place of workers that never started, after those that did have been joined.
+pub(crate) fn without_workers(shared: &Arc<Shared>) {
+    while {
+        drop_unattended(shared);
+        // What is left was claimed by a waker that has not queued it yet.
+        shared.registry.len() > 0
+    } {
+        thread::yield_now();
+    }
+    shared.gate.terminate(|| drop_injected(&shared.scheduler.injector));
+}
+
 /// Whether this is one of the runtime's own threads, which cannot wait for itself. By id, and not by the worker that
 /// runs here: hooks and thread-local destructors run when there is none any more.
 fn is_one_of(threads: &[thread::JoinHandle<()>]) -> bool {
@@ -196,7 +218,9 @@ fn is_one_of(threads: &[thread::JoinHandle<()>]) -> bool {
 }
 
 /// Drops on this thread what waits or is queued, while the workers that should are stuck.
-fn drop_unattended(shared: &Shared) {
+fn drop_unattended(shared: &Arc<Shared>) {
+    // What a destructor spawns is refused by this runtime, and not taken by the default one.
+    let _inside = context::Entered::new(shared.clone());
     shared.registry.for_each(Meta::wake);
     while let Some(task) = shared.scheduler.take_any() {
         drop(task);

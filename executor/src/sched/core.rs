@@ -113,7 +113,7 @@ impl<T> Local<T> {
 pub(crate) struct Remote<T: PointerSized> {
     pub(super) stealer: Stealer<T>,
     pub(crate) slot: Slot<T>,
-    // The tick of the poll the holder is in, written by the holder at each poll's start; zero is "in none yet".
+    // The tick of the poll the holder is in, written by the holder at each poll's start; zero is the start hook.
     polling: AtomicU32,
     // A tick that the monitor saw twice: a poll that goes on for long. Written by the monitor only.
     stuck_at: AtomicU32,
@@ -125,7 +125,8 @@ impl<T: PointerSized> Remote<T> {
             stealer: local.deque.stealer(),
             slot: Slot::new(),
             polling: AtomicU32::new(0),
-            stuck_at: AtomicU32::new(0),
+            // No poll that anybody waits for: it would be the four billionth.
+            stuck_at: AtomicU32::new(u32::MAX),
         }
     }
 
@@ -151,8 +152,7 @@ impl<T: PointerSized> Remote<T> {
     /// Whether the holder is still in a poll that was marked as stuck.
     pub(crate) fn is_stuck(&self) -> bool {
         // Ordering: acquire, partner of the release in `mark_stuck`.
-        let stuck = self.stuck_at.load(Acquire);
-        stuck != 0 && stuck == self.polling.load(Relaxed)
+        self.stuck_at.load(Acquire) == self.polling.load(Relaxed)
     }
 
     /// The oldest task of the deque.

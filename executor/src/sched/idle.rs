@@ -109,18 +109,21 @@ impl IdleSet {
     }
 
     /// The worker's side of the protocol in one piece: counts it out, and parks unless `look_again` finds a reason not
-    /// to. The worker is counted as a searcher when this returns.
+    /// to. The worker is counted as a searcher when this returns. True if it left by itself: nobody woke it, so nobody
+    /// has told the monitor either.
     pub(crate) fn sleep(
         &self,
         worker: usize,
         searching: bool,
         look_again: impl FnOnce(CountedOut) -> bool,
         park: impl FnOnce(),
-    ) {
+    ) -> bool {
         let counted_out = self.count_out(worker, searching);
-        if !(look_again(counted_out) && self.remove(worker)) {
+        let left = look_again(counted_out) && self.remove(worker);
+        if !left {
             park();
         }
+        left
     }
 
     /// Becomes a searcher, unless half of those who are not idle search already.

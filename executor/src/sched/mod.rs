@@ -113,12 +113,6 @@ impl<T: PointerSized> Scheduler<T> {
         core.set_unannounced();
     }
 
-    /// A task made runnable by a thread that holds no core of this runtime.
-    pub(crate) fn push_injected(&self, task: T) -> Announce {
-        self.injector.push(task);
-        Announce::Owed
-    }
-
     #[inline]
     fn push_back(&self, core: &Local<T>, task: T) {
         if core.deque().len() >= DEQUE_CAPACITY {

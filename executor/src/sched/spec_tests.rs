@@ -61,7 +61,7 @@ fn i5_work_that_is_announced_has_a_searcher_if_anybody_was_idle() {
     let (scheduler, _cores) = Scheduler::<Task>::new(3);
     let _ = scheduler.idle.count_out(1, false);
     let _ = scheduler.idle.count_out(2, false);
-    assert_eq!(scheduler.push_injected(Box::new(0)), Announce::Owed);
+    scheduler.injector.push(Box::new(0));
     assert_eq!(scheduler.idle.announce(), Some(2));
     assert_eq!(scheduler.idle.counts().searching(), 1);
     assert_eq!(scheduler.idle.announce(), None, "one push wakes one worker, and a second finds it searching");

@@ -2,6 +2,7 @@
 
 use super::{Id, Meta};
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::task::Waker;
 
@@ -31,6 +32,9 @@ struct Target {
     _waker: Waker,
 }
 
+impl UnwindSafe for AbortHandle {}
+impl RefUnwindSafe for AbortHandle {}
+
 // SAFETY: the metadata is `Sync`, and the waker keeps it in place.
 unsafe impl Send for Target {}
 // SAFETY: as above.
@@ -59,7 +63,8 @@ impl AbortHandle {
         }
     }
 
-    /// Whether the task has finished, one way or another; see [`JoinHandle::is_finished`](super::JoinHandle::is_finished).
+    /// Whether the task's future is gone, one way or another. Its output may take a moment longer to reach its
+    /// [`JoinHandle`](super::JoinHandle).
     ///
     /// # Examples
     ///

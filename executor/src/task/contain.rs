@@ -1,7 +1,9 @@
 //! Keeping user code's panics where they belong.
 //!
 //! async-task aborts the process when a future or an output panics in its destructor, and a panic that escapes into
-//! a worker would kill it. So every piece of user code that the runtime runs, destructors too, runs in here.
+//! a worker would kill it. So every piece of user code that the runtime runs, destructors too, runs in here. One is
+//! out of our reach: the waker of whoever awaits a task is async-task's to clone, wake and drop, and if that panics the
+//! process aborts.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;

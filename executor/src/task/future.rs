@@ -41,7 +41,7 @@ where
 }
 
 struct TaskFuture<F> {
-    // In the same allocation as this future, and outlives it there.
+    // In the task's allocation, which this future is in too (or in a box that it owns), and outlives it there.
     meta: NonNull<Meta>,
     // `None` once finished. Pinned structurally: dropped in place by the assignment of `None`, never moved.
     future: Option<F>,
@@ -52,7 +52,8 @@ unsafe impl<F: Send> Send for TaskFuture<F> {}
 
 impl<F> TaskFuture<F> {
     fn meta(&self) -> &Meta {
-        // SAFETY: the metadata lives in the allocation that this future lives in.
+        // SAFETY: the metadata lives in the allocation that this future lives in, or, if it is so large that async-task
+        // boxes it, in the one that owns it.
         unsafe { self.meta.as_ref() }
     }
 
@@ -105,8 +106,8 @@ impl<F> Drop for TaskFuture<F> {
         if self.future.is_some() {
             drop_contained(DropInPlace(&mut self.future));
         }
-        self.meta().set_ended();
         self.meta().unregister();
+        self.meta().set_ended();
     }
 }
 

@@ -20,7 +20,8 @@ use std::task::{Context, Poll};
 ///
 /// # Panics
 ///
-/// Polling the handle again after it was ready panics.
+/// Polling the handle again after it was ready panics. A waker that panics when it is cloned, woken or dropped by the
+/// task it waits for aborts the process.
 ///
 /// # Examples
 ///
@@ -145,16 +146,29 @@ impl<T> Future for JoinHandle<T> {
 
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let task = self.task.as_mut().expect("a `JoinHandle` was polled after it was ready");
-        let Poll::Ready(output) = Pin::new(task).poll(cx) else { return Poll::Pending };
+        let mut poll_task = |this: &mut Self| {
+            let task = this.task.as_mut().expect("a `JoinHandle` was polled after it was ready");
+            Pin::new(task).poll(cx)
+        };
+        let mut output = poll_task(&mut self);
+        if output.is_pending() && self.is_finished() {
+            // It finished meanwhile; or shutdown has dropped its future, and async-task is about to say so. The future
+            // is gone and will leave no output, so we need not wait for that.
+            output = Poll::Ready(match poll_task(&mut self) {
+                Poll::Ready(output) => output,
+                Poll::Pending => None,
+            });
+        }
+        let Poll::Ready(output) = output else { return Poll::Pending };
+        let id = self.id();
         let result = match (output, self.meta()) {
             (Some(output), _) => output.into_inner(),
             // No output at all: the runtime was shut down, and dropped the task unfinished.
             (None, Some(meta)) => Err(JoinError::new(meta, Reason::ShutDown)),
             (None, None) => unreachable!("the task was there a moment ago"),
         };
-        self.key = Key { id: self.id() };
         self.task = None;
+        self.key = Key { id };
         Poll::Ready(result)
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{AbortHandle, JoinError, JoinHandle};
 use crate::runtime::Handle;
-use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::fmt;
-use std::future::Future;
-use std::task::{Context, Poll};
+use std::future::{Future, poll_fn};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::task::{Context, Poll, Waker};
 
 /// A set of tasks with outputs of one type. Dropping it aborts what has not finished.
 ///
@@ -30,6 +30,8 @@ use std::task::{Context, Poll};
 /// ```
 pub struct JoinSet<T> {
     tasks: FuturesUnordered<JoinHandle<T>>,
+    // Whoever waits for the next task. `try_join_next` has to poll as well, and must not put another in its place.
+    joiner: Option<Waker>,
 }
 
 impl<T> JoinSet<T> {
@@ -41,7 +43,7 @@ impl<T> JoinSet<T> {
     /// assert!(giveway::task::JoinSet::<()>::new().is_empty());
     /// ```
     pub fn new() -> Self {
-        Self { tasks: FuturesUnordered::new() }
+        Self { tasks: FuturesUnordered::new(), joiner: None }
     }
 
     /// How many tasks have not been joined.
@@ -135,7 +137,7 @@ impl<T> JoinSet<T> {
     /// });
     /// ```
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
-        self.tasks.next().await
+        poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
     /// A task that has finished already, without waiting for one.
@@ -147,7 +149,14 @@ impl<T> JoinSet<T> {
     /// assert!(set.try_join_next().is_none());
     /// ```
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
-        self.tasks.next().now_or_never().flatten()
+        let joiner = self.joiner.take();
+        let mut cx = Context::from_waker(joiner.as_ref().unwrap_or(Waker::noop()));
+        let joined = self.tasks.poll_next_unpin(&mut cx);
+        self.joiner = joiner;
+        match joined {
+            Poll::Ready(joined) => joined,
+            Poll::Pending => None,
+        }
     }
 
     /// Polls for the next task to finish. Only the waker of the last call is woken.
@@ -162,6 +171,10 @@ impl<T> JoinSet<T> {
     /// assert!(matches!(set.poll_join_next(&mut cx), Poll::Ready(None)));
     /// ```
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
+        match &mut self.joiner {
+            Some(joiner) => joiner.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
         self.tasks.poll_next_unpin(cx)
     }
 
@@ -241,6 +254,9 @@ impl<T> JoinSet<T> {
     }
 }
 
+impl<T> UnwindSafe for JoinSet<T> {}
+impl<T> RefUnwindSafe for JoinSet<T> {}
+
 impl<T> Drop for JoinSet<T> {
     fn drop(&mut self) {
         self.abort_all();
@@ -265,6 +281,7 @@ where
     T: Send + 'static,
 {
     /// Spawns every future onto the current runtime. If the iterator panics, the tasks spawned so far are aborted.
+    /// Reports give this line as the place where they were spawned: nobody can ask `collect` for its caller.
     fn from_iter<I: IntoIterator<Item = F>>(futures: I) -> Self {
         let mut set = Self::new();
         futures.into_iter().for_each(|future| {
