@@ -173,7 +173,13 @@ fn shutdown_in_the_background_does_not_wait_for_a_stuck_task() {
         let waiting = runtime.spawn(wakers.park(alive.clone()));
         eventually(|| wakers.len() == 1);
         let stuck = spawn_stuck(&runtime, "mule", &gate);
+        let workers = runtime.handle().workers();
         runtime.shutdown_background();
+        // Another worker drops what waits; if there is none, the stuck one does when it comes back.
+        if workers == 1 {
+            assert!(!waiting.is_finished());
+            gate.open();
+        }
         assert!(futures::executor::block_on(waiting).unwrap_err().is_cancelled());
         eventually(|| Arc::strong_count(&alive) == 1);
         gate.open();
