@@ -19,6 +19,8 @@ use std::sync::atomic::{
 pub(crate) struct Local<T> {
     index: usize,
     deque: Deque<T>,
+    // Where an overflow passes through; empty otherwise.
+    scratch: Deque<T>,
     tick: Cell<u32>,
     // Polls in a row that came from the slot.
     slot_streak: Cell<u8>,
@@ -34,6 +36,7 @@ impl<T> Local<T> {
         Self {
             index,
             deque: Deque::new_fifo(),
+            scratch: Deque::new_fifo(),
             tick: Cell::new(0),
             slot_streak: Cell::new(0),
             poor_visit: Cell::new(false),
@@ -50,6 +53,10 @@ impl<T> Local<T> {
     #[inline]
     pub(crate) fn deque(&self) -> &Deque<T> {
         &self.deque
+    }
+
+    pub(super) fn scratch(&self) -> &Deque<T> {
+        &self.scratch
     }
 
     /// The number of the task about to be chosen. Wraps.

@@ -123,8 +123,12 @@ impl<T: PointerSized> Scheduler<T> {
 
     #[cold]
     fn overflow(&self, core: &Local<T>) {
-        let oldest = std::iter::from_fn(|| core.deque().pop()).take(MAX_BATCH);
-        self.injector.push_batch(oldest);
+        // Half of the deque in one compare-and-swap, as a thief takes it: popping each would be as many
+        // read-modify-writes of the very word that the thieves are after.
+        let scratch = core.scratch();
+        let first = core::retry(|| self.remote(core).stealer.steal_batch_with_limit_and_pop(scratch, MAX_BATCH));
+        let rest = std::iter::from_fn(|| scratch.pop());
+        self.injector.push_batch(first.into_iter().chain(rest));
     }
 
     /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector.
