@@ -75,6 +75,8 @@ impl Runtime {
 
 /// One thread pushes while the only worker goes to sleep. The worker gets the task.
 ///
+/// tokio PR 1788: with SeqCst loads alone it did not always.
+///
 /// Red (deadlock) without the fence in `announce`, without the fence in `count_out`, and without the second look.
 #[test]
 fn sleep_against_wake() {

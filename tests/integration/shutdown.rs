@@ -211,6 +211,7 @@ fn the_last_arc_may_go_on_any_thread() {
     });
 }
 
+/// compio PR 514: state was dropped on another thread, through an upgraded `Arc`.
 #[test]
 fn tasks_are_dropped_on_a_worker_or_on_the_dropping_thread() {
     each_runtime(1, |runtime| {
