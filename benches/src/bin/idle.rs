@@ -1,0 +1,25 @@
+//! A runtime that has worked and now has nothing to do, to be looked at from outside:
+//!
+//! ```sh
+//! cargo run --release -p giveway-benches --bin idle -- 64 &    # workers
+//! strace -c -f -p PID                                          # the number that it prints
+//! ```
+//!
+//! The question: what does an idle runtime do? (Nothing.) It ends by itself after ten seconds.
+
+use std::time::Duration;
+
+fn main() {
+    let workers = std::env::args().nth(1).map_or(64, |n| n.parse().expect("the first argument is a number of workers"));
+    let runtime = giveway::Builder::new().workers(workers).build().expect("a runtime starts");
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..100_000).map(|_| giveway::spawn(giveway::yield_now())).collect();
+        for task in tasks {
+            task.await.expect("no task panics");
+        }
+    });
+    // The monitor takes 10 ms to believe it.
+    std::thread::sleep(Duration::from_millis(500));
+    println!("{} is idle with {workers} workers", std::process::id());
+    std::thread::sleep(Duration::from_secs(10));
+}
