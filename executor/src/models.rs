@@ -5,6 +5,7 @@
 //! as they may be: every order between a push and a look comes from the protocol. Each model says which mutation
 //! turns it red. The slot's model is beside the slot.
 
+use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::runtime::{Gate, Phase};
 use crate::sched::{CountedOut, IdleSet};
@@ -228,6 +229,29 @@ fn shutdown_against_sleep() {
             searching = true;
         }
         closer.join().unwrap();
+    });
+}
+
+/// A worker is taken out of the idle set while the monitor, which saw all of them idle, goes to sleep: the monitor does
+/// not sleep on beside a worker that is awake.
+///
+/// Red (deadlock) without the fence in `rouse` or the one in `Monitor::sleep`, and without the monitor's second look.
+#[test]
+fn monitor_against_rouse() {
+    model(|| {
+        let state = Arc::new((IdleSet::new(1), Monitor::new()));
+        let _ = state.0.count_out(0, false);
+        let waker = thread::spawn({
+            let state = state.clone();
+            move || {
+                assert_eq!(state.0.wake_one(), Some(0));
+                state.1.rouse();
+            }
+        });
+        let (idle, monitor) = &*state;
+        monitor.bind();
+        monitor.sleep(|| idle.counts().idle() == 1);
+        waker.join().unwrap();
     });
 }
 

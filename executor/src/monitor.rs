@@ -9,11 +9,8 @@
 
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
-use std::sync::atomic::{
-    AtomicBool,
-    Ordering::{Relaxed, SeqCst},
-    fence,
-};
+use crate::sync::{AtomicBool, fence};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 /// How often the monitor looks while a worker is idle and could take over.
@@ -48,6 +45,23 @@ impl Monitor {
         }
     }
 
+    /// Sleeps until somebody is taken out of the idle set, unless `all_idle` is false by now.
+    pub(crate) fn sleep(&self, all_idle: impl FnOnce() -> bool) {
+        self.asleep.store(true, Relaxed);
+        // Ordering: SeqCst fence, partner of the one in `rouse`: either it sees us asleep, or we see its worker awake.
+        fence(SeqCst);
+        if all_idle() {
+            self.parker.park();
+        }
+        // Ordering: relaxed; a rouser that still sees true leaves a token, and our next pause is cut short.
+        self.asleep.store(false, Relaxed);
+    }
+
+    /// Makes the calling thread the monitor.
+    pub(crate) fn bind(&self) {
+        self.parker.bind();
+    }
+
     /// Wakes the monitor for the last time.
     pub(crate) fn stop(&self) {
         self.parker.unpark();
@@ -57,7 +71,7 @@ impl Monitor {
 /// The monitor thread.
 pub(crate) fn run(shared: &Shared) {
     let monitor = &shared.monitor;
-    monitor.parker.bind();
+    monitor.bind();
     let mut seen = vec![0; shared.workers()];
     let mut quiet = 0;
     while shared.gate.phase() == Phase::Open {
@@ -69,7 +83,7 @@ pub(crate) fn run(shared: &Shared) {
         } else if quiet < QUIET_LOOKS {
             quiet += 1;
         } else {
-            sleep(shared);
+            monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open);
             quiet = 0;
             continue;
         }
@@ -80,19 +94,6 @@ pub(crate) fn run(shared: &Shared) {
 
 fn all_idle(shared: &Shared) -> bool {
     shared.scheduler.idle.counts().idle() == shared.workers()
-}
-
-/// Sleeps until somebody wakes a worker.
-fn sleep(shared: &Shared) {
-    let monitor = &shared.monitor;
-    // Ordering: SeqCst fence, partner of the one in `rouse`: either it sees us asleep, or we see its worker awake.
-    monitor.asleep.store(true, Relaxed);
-    fence(SeqCst);
-    if all_idle(shared) && shared.gate.phase() == Phase::Open {
-        monitor.parker.park();
-    }
-    // Ordering: relaxed; a rouser that still sees true leaves a token, and our next pause is cut short.
-    monitor.asleep.store(false, Relaxed);
 }
 
 /// Marks the polls that were going on at the last look too, and gets help for the slots behind them.
