@@ -140,12 +140,12 @@ mod models {
             let injector = Arc::new(Injector::new());
             injector.push(1);
             injector.push(2);
-            let visitor = thread::spawn({
+            let looker = thread::spawn({
                 let injector = injector.clone();
-                move || injector.take_one()
+                move || injector.is_empty()
             });
-            assert!(!injector.is_empty());
-            assert_eq!(visitor.join().unwrap(), Some(1));
+            assert_eq!(injector.take_one(), Some(1));
+            assert!(!looker.join().unwrap(), "one task was there all the time");
         });
     }
 }
