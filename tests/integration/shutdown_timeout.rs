@@ -276,20 +276,13 @@ fn shutdown_in_the_background_runs_no_destructor_on_the_caller() {
 #[test]
 fn a_destructor_that_runs_on_the_caller_spawns_onto_the_runtime_that_refuses_it() {
     let runtime = giveway_tests::runtime(1);
-    let (wakers, busy, gate) = (Wakers::default(), Gate::new(), Gate::new());
+    let (wakers, gate) = (Wakers::default(), Gate::new());
     let (spawned, spawns) = mpsc::channel();
     runtime.spawn(wakers.park(on_drop(move || {
         spawned.send((giveway::Handle::current().workers(), giveway::spawn(async {}))).unwrap();
     })));
     eventually(|| wakers.len() == 1);
-    runtime.spawn({
-        let (busy, gate) = (busy.clone(), gate.clone());
-        async move {
-            busy.open();
-            gate.wait();
-        }
-    });
-    busy.wait();
+    let _stuck = spawn_stuck(&runtime, "mule", &gate);
     let report = runtime.shutdown_timeout(Duration::from_millis(1));
     assert_eq!(report.stuck_threads(), 1);
     let (workers, task) = recv(&spawns);

@@ -6,7 +6,7 @@
 use super::{Shared, default_runtime};
 use crate::task::{self, JoinHandle, Runnable};
 use crate::worker::Worker;
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -178,7 +178,7 @@ impl Entered {
         // Fails only in a thread that is being torn down, where there is nothing left to be inside of.
         let _ = STACK.try_with(|stack| {
             ENTERED.set(Arc::as_ptr(&shared));
-            stack.borrow_mut().push((number, shared));
+            stack.0.borrow_mut().push((number, shared));
         });
         Self { number, not_send: PhantomData }
     }
@@ -187,7 +187,7 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let left = STACK.try_with(|stack| {
-            let mut stack = stack.borrow_mut();
+            let mut stack = stack.0.borrow_mut();
             // On top, but for guards that are dropped in an unusual order.
             let place = stack.iter().rposition(|&(number, _)| number == self.number)?;
             let (_, left) = stack.remove(place);
@@ -201,12 +201,6 @@ impl Drop for Entered {
 
 /// The runtimes this thread has entered, each with the number of its guard.
 struct Stack(RefCell<Vec<(u64, Arc<Shared>)>>);
-
-impl Stack {
-    fn borrow_mut(&self) -> RefMut<'_, Vec<(u64, Arc<Shared>)>> {
-        self.0.borrow_mut()
-    }
-}
 
 impl Drop for Stack {
     fn drop(&mut self) {

@@ -83,21 +83,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.spawn_with(None, Location::caller(), future)
-    }
-
-    #[track_caller]
-    pub(crate) fn spawn_with<F>(
-        &self,
-        name: Option<Box<str>>,
-        location: &'static Location<'static>,
-        future: F,
-    ) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        context::spawn_on(&self.shared, name, location, future)
+        context::spawn_on(&self.shared, None, Location::caller(), future)
     }
 
     /// Runs a future on the calling thread until it is done, with this as its current runtime.

@@ -113,7 +113,7 @@ impl Runtime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.handle.spawn_with(None, Location::caller(), future)
+        context::spawn_on(&self.handle.shared, None, Location::caller(), future)
     }
 
     /// A handle to the runtime, to be cloned and sent about.
@@ -181,7 +181,7 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown_background(mut self) {
-        shutdown::in_background(&self.handle.shared, std::mem::take(&mut self.threads));
+        drop(shutdown::in_background(&self.handle.shared, std::mem::take(&mut self.threads)));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Shared, context};
 use crate::sched::Injector;
 use crate::sync::{AtomicU8, AtomicUsize, fence};
-use crate::task::{Id, Meta};
+use crate::task::{Id, Meta, describe};
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
@@ -145,15 +145,22 @@ impl Shared {
     }
 }
 
-/// Shuts down and joins the threads; on one of the runtime's own workers, without joining.
-pub(crate) fn and_join(shared: &Arc<Shared>, threads: Vec<thread::JoinHandle<()>>) {
+type Threads = Vec<thread::JoinHandle<()>>;
+
+/// Closes the runtime, and gives back the threads to wait for. None in a forked child: there is nothing to wake and
+/// nobody to wait for, and the handles are of threads that do not exist here.
+pub(crate) fn in_background(shared: &Shared, threads: Threads) -> Option<Threads> {
     if shared.birth.is_elsewhere() {
-        // A forked child: there is nothing to wake and nobody to wait for, and the handles are of threads that do
-        // not exist here.
         std::mem::forget(threads);
-        return;
+        return None;
     }
     shared.close();
+    Some(threads)
+}
+
+/// Shuts down and joins the threads; on one of them, without joining.
+pub(crate) fn and_join(shared: &Shared, threads: Threads) {
+    let Some(threads) = in_background(shared, threads) else { return };
     if is_one_of(&threads) {
         return;
     }
@@ -163,26 +170,11 @@ pub(crate) fn and_join(shared: &Arc<Shared>, threads: Vec<thread::JoinHandle<()>
     }
 }
 
-/// Shuts down without waiting.
-pub(crate) fn in_background(shared: &Arc<Shared>, threads: Vec<thread::JoinHandle<()>>) {
-    if shared.birth.is_elsewhere() {
-        std::mem::forget(threads);
-        return;
-    }
-    shared.close();
-}
-
 /// Shuts down and waits until the deadline. What is stuck by then.
-pub(crate) fn with_timeout(
-    shared: &Arc<Shared>,
-    threads: Vec<thread::JoinHandle<()>>,
-    timeout: Duration,
-) -> ShutdownReport {
-    if shared.birth.is_elsewhere() {
-        std::mem::forget(threads);
+pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Duration) -> ShutdownReport {
+    let Some(threads) = in_background(shared, threads) else {
         return ShutdownReport { threads: 0, tasks: Vec::new() };
-    }
-    shared.close();
+    };
     let inside = is_one_of(&threads);
     let timeout = if inside { Duration::ZERO } else { timeout };
     // A timeout beyond the end of time is none.
@@ -213,7 +205,7 @@ pub(crate) fn without_workers(shared: &Arc<Shared>) {
 
 /// Whether this is one of the runtime's own threads, which cannot wait for itself. By id, and not by the worker that
 /// runs here: hooks and thread-local destructors run when there is none any more.
-fn is_one_of(threads: &[thread::JoinHandle<()>]) -> bool {
+fn is_one_of(threads: &Threads) -> bool {
     threads.iter().any(|thread| thread.thread().id() == thread::current().id())
 }
 
@@ -342,11 +334,7 @@ impl StuckTask {
 
 impl fmt::Display for StuckTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, name, spawned_at, worker } = self;
-        match name {
-            Some(name) => write!(f, "task {name:?} ({id}), ")?,
-            None => write!(f, "task {id}, ")?,
-        }
-        write!(f, "spawned at {spawned_at}, keeps worker {worker}")
+        describe(f, self.id, self.name(), self.spawned_at)?;
+        write!(f, ", keeps worker {}", self.worker)
     }
 }

@@ -86,7 +86,7 @@ impl Builder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        handle.spawn_with(self.name, Location::caller(), future)
+        context::spawn_on(&handle.shared, self.name, Location::caller(), future)
     }
 
     /// Spawns onto the current runtime and adds the task to a set.

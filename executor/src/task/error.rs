@@ -1,6 +1,6 @@
 //! Why a task has no output.
 
-use super::{Id, Meta, Payload};
+use super::{Id, Meta, Payload, describe};
 use std::any::Any;
 use std::fmt;
 use std::panic::Location;
@@ -141,11 +141,8 @@ impl JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { id, name, spawned_at, reason } = &*self.0;
-        match name {
-            Some(name) => write!(f, "task {name:?} ({id}), ")?,
-            None => write!(f, "task {id}, ")?,
-        }
-        write!(f, "spawned at {spawned_at}, ")?;
+        describe(f, *id, name.as_deref(), spawned_at)?;
+        f.write_str(", ")?;
         match (reason, self.message()) {
             (Reason::Aborted, _) => f.write_str("was aborted"),
             (Reason::ShutDown, _) => f.write_str("was cancelled: its runtime was shut down"),

@@ -26,10 +26,24 @@ pub(crate) use contain::{Payload, contain, drop_contained};
 pub(crate) use future::allocate;
 pub(crate) use meta::{InPlace, Meta, Runnable};
 
+use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 
 use crate::runtime::context;
+
+/// How errors and reports call a task.
+pub(crate) fn describe(
+    f: &mut fmt::Formatter<'_>,
+    id: Id,
+    name: Option<&str>,
+    spawned_at: &Location<'_>,
+) -> fmt::Result {
+    match name {
+        Some(name) => write!(f, "task {name:?} ({id}), spawned at {spawned_at}"),
+        None => write!(f, "task {id}, spawned at {spawned_at}"),
+    }
+}
 
 /// Spawns a future as a task of the current runtime.
 ///
