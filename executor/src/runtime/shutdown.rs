@@ -181,7 +181,8 @@ pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Dura
     let mut stuck = shared.gate.wait_ended(Instant::now().checked_add(timeout));
     // If one worker came to its end, it has dropped whatever could be reached. If all are held up, nobody has.
     let held_up = |&worker: &usize| shared.posts[worker].running().is_some();
-    if stuck.len() == shared.workers() && stuck.iter().all(held_up) {
+    // Not from inside one of them: there the caller is the one that holds up, with whatever locks its task has taken.
+    if !inside && stuck.len() == shared.workers() && stuck.iter().all(held_up) {
         drop_unattended(shared);
         stuck = shared.gate.wait_ended(Some(Instant::now()));
     }
