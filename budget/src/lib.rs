@@ -7,7 +7,21 @@
 //!
 //! Outside such an executor the budget is unconstrained: every function here is one thread-local read.
 //!
+//! | you write | use |
+//! |---|---|
+//! | a resource: a socket, a channel | [`poll_proceed`] |
+//! | an `async fn` with a loop that may never wait | [`consume`] |
+//! | code over a future or stream that knows nothing of budgets | [`cooperative`] |
+//! | a scheduler inside a task | [`has_remaining`] |
+//! | a deadline that must be seen although the budget is spent | [`unconstrained`] |
+//! | an executor | [`with_budget`], [`with_interrupt`] |
+//!
+//! What the budget cannot do: stop code that never polls anything which spends. It is a count of operations, not a
+//! clock; [`with_interrupt`] lets an executor put a clock beside it, and that too is seen only at the next operation.
+//!
 //! # For a library author
+//!
+//! ## A resource of your own
 //!
 //! Ask before the operation, and say when it made progress; whatever is not reported is given back:
 //!
@@ -40,186 +54,164 @@
 //! });
 //! assert_eq!(inbox.poll_take(&mut cx), Poll::Ready(3), "outside an executor nothing is constrained");
 //! ```
+//!
+//! Spend at one layer, the lowest. A resource that holds a [`Restore`] while it polls another which spends as well
+//! needs two operations to do anything, and refunds one just when the other was refused for want of it.
+//!
+//! ## Futures and streams that spend nothing
+//!
+//! [`cooperative`] spends for them: one operation for a future that finishes, one for each item of a stream. Streams
+//! need the feature `futures-core`:
+//!
+#![cfg_attr(feature = "futures-core", doc = "```")]
+#![cfg_attr(not(feature = "futures-core"), doc = "```ignore")]
+//! use futures::stream::{self, StreamExt};
+//! use giveway_budget::{OPERATIONS, cooperative, with_budget};
+//! use std::pin::pin;
+//! use std::task::{Context, Waker};
+//!
+//! // Always ready: this loop alone would never let its thread go.
+//! let mut total = 0;
+//! let mut sum = pin!(async {
+//!     let mut ones = cooperative(stream::repeat(1).take(1000));
+//!     while let Some(one) = ones.next().await {
+//!         total += one;
+//!     }
+//! });
+//!
+//! let mut cx = Context::from_waker(Waker::noop());
+//! let mut polls = 1;
+//! while with_budget(OPERATIONS, || sum.as_mut().poll(&mut cx)).is_pending() {
+//!     polls += 1;
+//! }
+//! assert_eq!((total, polls), (1000, 8), "128 items a poll");
+//! ```
+//!
+//! ## A scheduler inside a task
+//!
+//! A join, a select, a stream of futures: all its children share the task's one budget. Once that is spent, each
+//! child still to be polled can only answer `Pending`, and to poll ten thousand of them for that, again and again,
+//! costs the square of their number. Ask [`has_remaining`], stop, and keep the place:
+//!
+//! ```
+//! use giveway_budget::{OPERATIONS, consume, has_remaining, with_budget};
+//! use std::cell::Cell;
+//! use std::collections::VecDeque;
+//! use std::future::Future;
+//! use std::pin::{Pin, pin};
+//! use std::task::{Context, Poll, Waker};
+//!
+//! struct All<'a>(VecDeque<Pin<Box<dyn Future<Output = ()> + 'a>>>);
+//!
+//! impl Future for All<'_> {
+//!     type Output = ();
+//!
+//!     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+//!         for _ in 0..self.0.len() {
+//!             if !has_remaining() {
+//!                 // Those not polled yet stand in front, and come first next time.
+//!                 cx.waker().wake_by_ref();
+//!                 return Poll::Pending;
+//!             }
+//!             let mut child = self.0.pop_front().expect("the loop runs once for each");
+//!             if child.as_mut().poll(cx).is_pending() {
+//!                 self.0.push_back(child);
+//!             }
+//!         }
+//!         if self.0.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+//!     }
+//! }
+//!
+//! let child_polls = Cell::new(0);
+//! let child = || async {
+//!     child_polls.set(child_polls.get() + 1);
+//!     consume().await;
+//! };
+//! let mut all = pin!(All((0..10_000).map(|_| Box::pin(child()) as _).collect()));
+//! let mut cx = Context::from_waker(Waker::noop());
+//! while with_budget(OPERATIONS, || all.as_mut().poll(&mut cx)).is_pending() {}
+//! assert_eq!(child_polls.get(), 10_000, "none was polled in vain");
+//! ```
+//!
+//! # For an executor author
+//!
+//! [`with_budget`] goes around each poll, [`with_interrupt`] around the thread's loop. The second is optional: its flag
+//! lets another thread ask the task that runs here to give way at its next operation, because something more urgent
+//! waits or because its poll has gone on for too long.
+//!
+//! ```
+//! use giveway_budget::{OPERATIONS, consume, with_budget, with_interrupt};
+//! use std::collections::VecDeque;
+//! use std::future::Future;
+//! use std::pin::Pin;
+//! use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+//! use std::task::{Context, Waker};
+//!
+//! type Task = Pin<Box<dyn Future<Output = ()>>>;
+//!
+//! /// `give_way` is shared with whoever may interrupt this thread.
+//! fn run(mut queue: VecDeque<Task>, give_way: &AtomicBool) {
+//!     let mut cx = Context::from_waker(Waker::noop());
+//!     with_interrupt(give_way, || {
+//!         while let Some(mut task) = queue.pop_front() {
+//!             // A request is meant for the poll that it met. Left up, it would stop every task that comes after.
+//!             give_way.store(false, Relaxed);
+//!             if with_budget(OPERATIONS, || task.as_mut().poll(&mut cx)).is_pending() {
+//!                 queue.push_back(task); // A real executor waits for the task's waker.
+//!             }
+//!         }
+//!     });
+//! }
+//!
+//! let long = async {
+//!     for _ in 0..1000 {
+//!         consume().await;
+//!     }
+//! };
+//! run([Box::pin(long) as Task, Box::pin(async {})].into(), &AtomicBool::new(true));
+//! ```
+//!
+//! A task that hands over to another without going through the queue should hand over the rest of its budget too,
+//! else two of them can pass the thread to and fro for ever. Read [`remaining`] before `with_budget` returns.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
-use std::cell::Cell;
-use std::marker::PhantomData;
-use std::task::{Context, Poll};
+mod cell;
+mod consume;
+mod cooperative;
+mod interrupt;
+mod unconstrained;
 
-/// How many operations an executor grants a task for one poll.
-///
-/// Small enough that a task which never waits gives its neighbours a turn every few tens of microseconds, large
-/// enough that the extra trip through the queue is lost in the cost of 128 operations.
-pub const OPERATIONS: u8 = 128;
-
-/// The thread-local's value when no executor constrains this thread.
-const UNCONSTRAINED: u16 = u16::MAX;
-
-thread_local! {
-    // Operations left in the current poll, or `UNCONSTRAINED`. Constant-initialised and without a destructor, so
-    // that reading it is one load and works even while the thread's other locals are being destroyed.
-    static REMAINING: Cell<u16> = const { Cell::new(UNCONSTRAINED) };
-}
-
-/// Runs `f` with a budget of `operations`, then puts back the budget that was there before, even if `f` panics.
-///
-/// This is what an executor wraps around each poll. Returns what `f` returned.
-///
-/// # Examples
-///
-/// ```
-/// giveway_budget::with_budget(0, || assert!(!giveway_budget::has_remaining()));
-/// assert!(giveway_budget::has_remaining());
-/// ```
-#[inline]
-pub fn with_budget<R>(operations: u8, f: impl FnOnce() -> R) -> R {
-    struct PutBack(u16);
-    impl Drop for PutBack {
-        fn drop(&mut self) {
-            REMAINING.set(self.0);
-        }
-    }
-    let _put_back = PutBack(REMAINING.replace(u16::from(operations)));
-    f()
-}
-
-/// Operations left in the current poll; `None` when nothing constrains this thread.
-///
-/// # Examples
-///
-/// ```
-/// assert_eq!(giveway_budget::remaining(), None);
-/// giveway_budget::with_budget(7, || assert_eq!(giveway_budget::remaining(), Some(7)));
-/// ```
-#[inline]
-pub fn remaining() -> Option<u8> {
-    u8::try_from(REMAINING.get()).ok()
-}
-
-/// Whether an operation may still be spent in this poll.
-///
-/// A scheduler inside a task (a `FuturesUnordered`, say) can stop early when this turns false, instead of polling
-/// children that can only answer `Pending`.
-///
-/// # Examples
-///
-/// ```
-/// assert!(giveway_budget::has_remaining());
-/// ```
-#[inline]
-pub fn has_remaining() -> bool {
-    REMAINING.get() != 0
-}
-
-/// Spends one operation, or, when none are left, wakes the task and returns `Pending`.
-///
-/// Call it first in a resource's `poll`. Keep the returned [`Restore`] until it is known whether the operation made
-/// progress.
-///
-/// # Examples
-///
-/// See the [crate's page](crate).
-#[inline]
-pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Restore> {
-    let before = REMAINING.get();
-    match before {
-        UNCONSTRAINED => {}
-        0 => {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        left => REMAINING.set(left - 1),
-    }
-    Poll::Ready(Restore { refund: before != UNCONSTRAINED, not_send: PhantomData })
-}
-
-/// Gives an operation back on drop, unless it [made progress](Restore::made_progress).
-///
-/// Without the refund a task that polls many resources, each pending, would use up its budget on waiting and could
-/// deadlock against the one that is ready.
-#[derive(Debug)]
-#[must_use = "dropping this refunds the operation; call `made_progress` if there was one"]
-pub struct Restore {
-    refund: bool,
-    // It belongs to the thread whose budget was spent.
-    not_send: PhantomData<*const ()>,
-}
-
-impl Restore {
-    /// Keeps the operation spent.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::task::{Context, Poll, Waker};
-    ///
-    /// let mut cx = Context::from_waker(Waker::noop());
-    /// giveway_budget::with_budget(2, || {
-    ///     let Poll::Ready(spent) = giveway_budget::poll_proceed(&mut cx) else { unreachable!() };
-    ///     spent.made_progress();
-    ///     assert_eq!(giveway_budget::remaining(), Some(1));
-    /// });
-    /// ```
-    #[inline]
-    pub fn made_progress(mut self) {
-        self.refund = false;
-    }
-}
-
-impl Drop for Restore {
-    #[inline]
-    fn drop(&mut self) {
-        let now = REMAINING.get();
-        // One operation, and not the count of before: others may have been spent since. None at all where the poll that
-        // spent it has ended.
-        if self.refund && now < UNCONSTRAINED - 1 {
-            REMAINING.set(now + 1);
-        }
-    }
-}
+pub use cell::{OPERATIONS, Restore, has_remaining, poll_proceed, remaining, with_budget};
+pub use consume::{Consume, consume};
+pub use cooperative::{Cooperative, cooperative};
+pub use interrupt::with_interrupt;
+pub use unconstrained::{Unconstrained, unconstrained};
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::panic::catch_unwind;
-    use std::task::Waker;
+mod counting {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::{Wake, Waker};
 
-    #[test]
-    fn an_operation_is_refunded_unless_it_made_progress() {
-        let mut cx = Context::from_waker(Waker::noop());
-        with_budget(2, || {
-            drop(poll_proceed(&mut cx));
-            assert_eq!(remaining(), Some(2));
-            let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("two operations are left") };
-            spent.made_progress();
-            assert_eq!(remaining(), Some(1));
-        });
+    /// Counts how often its waker is woken.
+    #[derive(Default)]
+    pub(crate) struct Wakes(AtomicUsize);
+
+    impl Wakes {
+        pub(crate) fn new() -> (Arc<Self>, Waker) {
+            let wakes = Arc::new(Self::default());
+            (Arc::clone(&wakes), Waker::from(wakes))
+        }
+
+        pub(crate) fn count(&self) -> usize {
+            self.0.load(Relaxed)
+        }
     }
 
-    #[test]
-    fn a_refund_gives_back_one_operation_and_only_to_the_poll_that_spent_it() {
-        let mut cx = Context::from_waker(Waker::noop());
-        let late = with_budget(5, || {
-            let Poll::Ready(first) = poll_proceed(&mut cx) else { panic!("five are left") };
-            for _ in 0..4 {
-                let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("some are left") };
-                spent.made_progress();
-            }
-            drop(first);
-            assert_eq!(remaining(), Some(1));
-            poll_proceed(&mut cx)
-        });
-        drop(late);
-        assert_eq!(remaining(), None, "nothing constrains a thread without an executor");
-    }
-
-    #[test]
-    fn the_outer_budget_is_back_after_a_panic() {
-        with_budget(5, || {
-            assert!(catch_unwind(|| with_budget(1, || panic!("in the inner poll"))).is_err());
-            assert_eq!(remaining(), Some(5));
-        });
-        assert_eq!(remaining(), None);
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
     }
 }

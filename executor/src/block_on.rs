@@ -1,8 +1,11 @@
 //! Running a future on a thread that is no worker.
 
+use crate::host::Caller;
 use crate::parker::Parker;
-use crate::runtime::context;
+use crate::runtime::{Shared, context};
+use crate::sched::Yielded;
 use giveway_budget::{OPERATIONS, with_budget};
+use giveway_yield::host::with_host;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
@@ -32,20 +35,35 @@ fn new_parker() -> (Arc<Parker>, Waker) {
 }
 
 /// Polls `future` on this thread until it is ready, parking in between.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
     let mut future = pin!(future);
     // A `block_on` within this one finds the cache empty and makes a parker of its own. A wake-up meant for an
     // earlier user of a cached parker costs one poll too many.
     let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
     let mut cx = Context::from_waker(&waker);
-    let output = loop {
-        match with_budget(OPERATIONS, || future.as_mut().poll(&mut cx)) {
-            Poll::Ready(output) => break output,
-            Poll::Pending => parker.park(),
+    let caller = Caller::new(shared);
+    let output = with_host(&caller, || {
+        loop {
+            caller.begin_poll();
+            match with_budget(OPERATIONS, || future.as_mut().poll(&mut cx)) {
+                Poll::Ready(output) => break output,
+                Poll::Pending if caller.asked() => give_way(shared),
+                Poll::Pending => parker.park(),
+            }
         }
-    };
+    });
     let _ = CACHED.try_with(|cached| cached.replace(Some((parker, waker))));
     output
+}
+
+/// Waits in the yield queue. Whatever else the future waits for, it is not polled meanwhile: the whole of it gives way.
+#[cold]
+fn give_way(shared: &Arc<Shared>) {
+    let (turn, waker) = new_parker();
+    shared.push_yielded(Yielded::Thread(waker));
+    // If the last worker has gone meanwhile, it will not come for us.
+    shared.drop_late();
+    turn.park();
 }
 
 /// Panics on a worker thread: blocking it would hold up every task queued behind.

@@ -24,6 +24,7 @@
 
 mod block_on;
 mod fork;
+mod host;
 mod monitor;
 mod parker;
 mod registry;
@@ -37,7 +38,8 @@ mod worker;
 mod models;
 
 pub use giveway_budget as budget;
+pub use host::{should_yield, yield_now_if_busy};
 pub use runtime::{
     Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask, TaskPanic, block_on,
 };
-pub use task::{spawn, yield_now};
+pub use task::{spawn, spawn_background, yield_now};

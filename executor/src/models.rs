@@ -8,7 +8,7 @@
 use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::runtime::{Gate, Phase};
-use crate::sched::{CountedOut, IdleSet};
+use crate::sched::{CountedOut, IdleSet, PoliteSet, YieldQueue, Yielded};
 use crate::sync::{AtomicUsize, model, thread};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,19 +43,39 @@ impl StubQueue {
 
 struct Runtime {
     queue: StubQueue,
+    // The real one: its ring is a lock and a length, both of which loom sees.
+    yielded: YieldQueue<usize>,
     idle: IdleSet,
+    polite: PoliteSet,
     parkers: Vec<Parker>,
 }
 
 impl Runtime {
     fn new(workers: usize) -> Arc<Self> {
         let parkers = (0..workers).map(|_| Parker::new()).collect();
-        Arc::new(Self { queue: StubQueue::new(), idle: IdleSet::new(workers), parkers })
+        Arc::new(Self {
+            queue: StubQueue::new(),
+            yielded: YieldQueue::new(),
+            idle: IdleSet::new(workers),
+            polite: PoliteSet::new(workers),
+            parkers,
+        })
+    }
+
+    /// As `Scheduler::announce`, with everybody awake.
+    fn push_and_interrupt(&self) {
+        self.queue.push();
+        assert_eq!(self.idle.announce(|| self.polite.interrupt_one()), None);
+    }
+
+    fn arm_and_look(&self, core: usize) -> bool {
+        self.polite.arm(core);
+        !self.queue.is_empty()
     }
 
     fn push_and_announce(&self) {
         self.queue.push();
-        if let Some(worker) = self.idle.announce() {
+        if let Some(worker) = self.idle.announce(|| ()) {
             self.parkers[worker].unpark();
         }
     }
@@ -68,7 +88,7 @@ impl Runtime {
             self.idle.sleep(worker, searching, look_again, || self.parkers[worker].park());
             searching = true;
         }
-        if searching && let Some(worker) = self.idle.found_work(|| !self.queue.is_empty()) {
+        if searching && let Some(worker) = self.idle.found_work(|| !self.queue.is_empty(), || ()) {
             self.parkers[worker].unpark();
         }
     }
@@ -133,10 +153,10 @@ fn last_searcher_against_push() {
             let runtime = runtime.clone();
             move || {
                 runtime.queue.push();
-                runtime.idle.announce()
+                runtime.idle.announce(|| ())
             }
         });
-        let woken_by_searcher = runtime.idle.found_work(|| !runtime.queue.is_empty());
+        let woken_by_searcher = runtime.idle.found_work(|| !runtime.queue.is_empty(), || ());
         let woken_by_pusher = pusher.join().unwrap();
         assert_eq!(woken_by_searcher.xor(woken_by_pusher), Some(1), "somebody, and only one, wakes worker 1");
     });
@@ -252,6 +272,107 @@ fn monitor_against_rouse() {
         monitor.bind();
         monitor.sleep(|| idle.counts().idle() == 1);
         waker.join().unwrap();
+    });
+}
+
+/// A core turns polite while another thread pushes work for which nobody is idle: it sees the work when it looks, or is
+/// asked to give way.
+///
+/// Red without the fence in `PoliteSet::arm`, without the one in `announce`, and without the look after arming.
+#[test]
+fn interrupt_against_yield_point() {
+    model(|| {
+        let runtime = Runtime::new(1);
+        let pusher = thread::spawn({
+            let runtime = runtime.clone();
+            move || runtime.push_and_interrupt()
+        });
+        let saw_work = runtime.arm_and_look(0);
+        pusher.join().unwrap();
+        assert!(saw_work || runtime.polite.is_interrupted(0), "the next yield point goes on beside queued work");
+    });
+}
+
+/// Core 0 ends its polite poll and starts something impolite while a push asks it to give way; core 1 is polite too, and
+/// arms again. Core 1 is told, or sees the work; and if it is told, it finds the work.
+///
+/// Red if core 0 cannot tell that it was asked, and if core 1 looks before its bit is set.
+#[test]
+fn interrupt_against_end_of_politeness() {
+    model(|| {
+        let runtime = Runtime::new(2);
+        runtime.polite.arm(0);
+        runtime.polite.arm(1);
+        let pusher = thread::spawn({
+            let runtime = runtime.clone();
+            move || runtime.push_and_interrupt()
+        });
+        let polite = thread::spawn({
+            let runtime = runtime.clone();
+            move || {
+                let told = runtime.polite.is_interrupted(1);
+                let saw_work = runtime.arm_and_look(1);
+                assert!(saw_work || !told, "told of work that is not there");
+                saw_work
+            }
+        });
+        if runtime.polite.disarm(0) {
+            runtime.polite.interrupt_one();
+        }
+        pusher.join().unwrap();
+        let saw_work = polite.join().unwrap();
+        assert!(saw_work || runtime.polite.is_interrupted(1), "core 0 is impolite, and core 1 was not told");
+    });
+}
+
+/// The last searcher turns to the yield queue while another thread pushes: it sees the push, or is interrupted.
+///
+/// Red if it is counted as a searcher until after its look, and without the fence of either side.
+#[test]
+fn resume_against_push() {
+    model(|| {
+        let runtime = Runtime::new(1);
+        assert!(runtime.idle.try_start_search());
+        let pusher = thread::spawn({
+            let runtime = runtime.clone();
+            move || runtime.push_and_interrupt()
+        });
+        // As in `Worker::resume`.
+        let _last = runtime.idle.stop_search();
+        let saw_work = runtime.arm_and_look(0);
+        pusher.join().unwrap();
+        assert!(saw_work || runtime.polite.is_interrupted(0), "it resumes beside queued work, and is not told");
+    });
+}
+
+/// A thread in `block_on` gives way while the last worker goes to sleep: the worker comes for it.
+///
+/// tokio PR 6999: what had yielded was lost when the thread left the runtime.
+///
+/// Red (deadlock) without the fence in `announce`, without the one in `count_out`, and if the last look leaves out the
+/// yield queue.
+#[test]
+fn yield_against_sleep() {
+    model(|| {
+        let runtime = Runtime::new(1);
+        runtime.parkers[0].bind();
+        let yielder = thread::spawn({
+            let runtime = runtime.clone();
+            move || {
+                runtime.yielded.push(Yielded::Task(1), 0);
+                if let Some(worker) = runtime.idle.announce(|| ()) {
+                    runtime.parkers[worker].unpark();
+                }
+            }
+        });
+        // As in `Worker::run_tasks`, with nothing but the yield queue.
+        let mut searching = runtime.idle.try_start_search();
+        while runtime.yielded.take().is_none() {
+            let look_again = |counted_out| counted_out == CountedOut::LookAgain && !runtime.yielded.is_empty();
+            runtime.idle.sleep(0, searching, look_again, || runtime.parkers[0].park());
+            searching = true;
+        }
+        yielder.join().unwrap();
     });
 }
 

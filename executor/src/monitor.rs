@@ -108,8 +108,8 @@ fn look_at_slots(shared: &Shared, seen: &mut [u32]) {
         *seen = polling;
     }
     // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then
-    // the next look finds the slot still stuck.
-    if stuck && shared.scheduler.idle.must_wake() {
-        shared.unpark(shared.scheduler.idle.wake_one());
+    // the next look finds the slot still stuck. If nobody is idle, a polite task gives way to it.
+    if stuck {
+        shared.unpark(shared.scheduler.announce());
     }
 }

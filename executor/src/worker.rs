@@ -4,7 +4,7 @@
 //! when the runtime closes, and drops what is left: see `runtime/shutdown.md`.
 
 use crate::runtime::{PanicPolicy, Phase, Post, Shared, context, drop_injected};
-use crate::sched::{Announce, CountedOut, Local, SEARCH_ROUNDS, Source};
+use crate::sched::{Announce, CountedOut, Local, SEARCH_ROUNDS, Source, Way, Yielded};
 use crate::task::{Id, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::{OPERATIONS, with_budget};
@@ -28,6 +28,17 @@ const LINGER_SPINS: usize = 200;
 /// take from that thread the lines that it is about to write. Not when it was just woken: then somebody waits.
 const GATHER_SPINS: usize = 64;
 
+/// The task that was taken from the yield queue. A thread is woken instead.
+fn task_of(yielded: Yielded<Runnable>) -> Option<Runnable> {
+    match yielded {
+        Yielded::Task(task) => Some(task),
+        Yielded::Thread(waker) => {
+            waker.wake();
+            None
+        }
+    }
+}
+
 fn spin(hints: usize) {
     (0..hints).for_each(|_| std::hint::spin_loop());
 }
@@ -47,9 +58,11 @@ pub(crate) fn run(shared: Arc<Shared>, core: Local<Runnable>) {
     let worker = Worker { shared, core, searching: Cell::new(false), budget_left: Cell::new(OPERATIONS) };
     worker.post().parker.bind();
     context::on_worker(&worker, || {
-        worker.shared.hooks.thread_started();
-        worker.run_tasks();
-        worker.drop_tasks();
+        worker.with_yield_points(|| {
+            worker.shared.hooks.thread_started();
+            worker.run_tasks();
+            worker.drop_tasks();
+        });
     });
     // In the runtime, but not a worker any more: a task that the hook wakes must go to those that still are.
     let inside = context::Entered::new(worker.shared.clone());
@@ -118,6 +131,16 @@ impl Worker {
         ptr::eq(&*self.shared, shared)
     }
 
+    #[inline]
+    pub(crate) fn core(&self) -> &Local<Runnable> {
+        &self.core
+    }
+
+    #[inline]
+    pub(crate) fn runs_background(&self) -> bool {
+        self.core.manners().runs_background()
+    }
+
     pub(crate) fn running_id(&self) -> Option<Id> {
         self.post().running().map(|(id, _)| id)
     }
@@ -140,15 +163,36 @@ impl Worker {
     fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
         let scheduler = &self.shared.scheduler;
         if woken_while_running {
-            scheduler.push_yielded(&self.core, runnable);
-        } else if scheduler.push_woken(&self.core, runnable) == Announce::Owed {
-            self.shared.unpark(scheduler.idle.announce());
+            // Only the task that ran here last comes this way, right after its poll.
+            self.schedule_again(runnable);
+        } else if runnable.metadata().is_background() && scheduler.idle.nobody_idle() {
+            self.shared.push_background(runnable);
+        } else {
+            if scheduler.push_woken(&self.core, runnable) == Announce::Owed {
+                self.shared.unpark(scheduler.announce());
+            }
+            scheduler.interrupt_own(&self.core);
         }
+    }
+
+    #[inline]
+    fn schedule_again(&self, runnable: Runnable) {
+        let scheduler = &self.shared.scheduler;
+        let way = match self.core.manners().asked() {
+            Some(way) => way,
+            None if runnable.metadata().is_background() && scheduler.idle.nobody_idle() => Way::Park,
+            None => return scheduler.push_yielded(&self.core, runnable),
+        };
+        if way == Way::Swap {
+            runnable.metadata().set_swapped();
+        }
+        scheduler.give_way(&self.core, runnable, way, || self.shared.now());
     }
 
     fn run_tasks(&self) {
         while self.shared.gate.phase() == Phase::Open {
-            match self.next().or_else(|| self.search()) {
+            // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
+            match self.next().or_else(|| self.resume()).or_else(|| self.search()).or_else(|| self.resume()) {
                 Some((task, source)) => self.poll(task, source),
                 None => self.sleep(),
             }
@@ -158,8 +202,8 @@ impl Worker {
     #[inline]
     fn next(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
-        let found = scheduler.next_local(&self.core).or_else(|| {
-            if self.core.take_poor_visit() {
+        let found = self.overdue().or_else(|| scheduler.next_local(&self.core)).or_else(|| {
+            if self.core.take_poor_visit() && scheduler.yielded.is_empty() {
                 spin(GATHER_SPINS);
             }
             scheduler.take_injected(&self.core).map(|task| (task, Source::Queue))
@@ -174,17 +218,21 @@ impl Worker {
     fn poll(&self, task: Runnable, source: Source) {
         let scheduler = &self.shared.scheduler;
         self.shared.unpark(scheduler.before_poll(&self.core));
-        scheduler.remote(&self.core).begin_poll(self.core.tick());
-        self.post().begin(task.metadata());
+        let meta = task.metadata();
+        scheduler.begin_poll(&self.core, source, meta.is_background(), meta.take_swapped());
+        self.post().begin(meta);
         let budget = match source {
             Source::Slot => self.budget_left.get(),
-            Source::Queue => OPERATIONS,
+            Source::Queue | Source::Yielded | Source::Overdue => OPERATIONS,
         };
         let left = with_budget(budget, || {
             task.run();
             giveway_budget::remaining()
         });
-        self.budget_left.set(left.unwrap_or(0));
+        // A poll that was cut short has not spent its budget: the slot's task, which is what it was cut short for, starts
+        // afresh.
+        let cut_short = scheduler.polite.is_interrupted(self.index());
+        self.budget_left.set(if cut_short { OPERATIONS } else { left.unwrap_or(0) });
         self.post().end();
     }
 
@@ -202,9 +250,43 @@ impl Worker {
                 self.stop_search();
                 return Some((task, Source::Queue));
             }
-            self.linger();
+            // With something to resume there is no use in waiting for something better.
+            if scheduler.yielded.is_empty() {
+                self.linger();
+            }
         }
         None
+    }
+
+    /// Takes something from the yield queue, if nothing else is queued anywhere.
+    fn resume(&self) -> Option<(Runnable, Source)> {
+        let scheduler = &self.shared.scheduler;
+        while !scheduler.yielded.is_empty() {
+            // Not as a searcher: what is pushed while somebody searches interrupts nobody. See `sched/yielding.md`.
+            let searched = self.searching.replace(false);
+            let was_last = searched && scheduler.idle.stop_search();
+            let Some(yielded) = scheduler.resume(&self.core) else {
+                if searched {
+                    // Refused if others search; they find what is there.
+                    self.searching.set(scheduler.idle.try_start_search());
+                }
+                return None;
+            };
+            if was_last {
+                self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.anything_queued()));
+            }
+            if let Some(task) = task_of(yielded) {
+                return Some((task, Source::Yielded));
+            }
+        }
+        None
+    }
+
+    /// A task that has waited in the yield queue for longer than it may.
+    #[inline]
+    fn overdue(&self) -> Option<(Runnable, Source)> {
+        let overdue = self.shared.scheduler.take_overdue(&self.core, || self.shared.now())?;
+        task_of(overdue).map(|task| (task, Source::Overdue))
     }
 
     /// Stays awake a little longer, so that work which comes now needs no system call to be noticed.
@@ -262,7 +344,7 @@ impl Worker {
             scheduler.idle.abandon_search();
             self.drop_reachable();
         }
-        gate.terminate(|| drop_injected(&scheduler.injector));
+        gate.terminate(|| drop_injected(scheduler));
     }
 
     /// Makes every task that waits runnable, and drops whatever is runnable.
@@ -270,7 +352,8 @@ impl Worker {
         let scheduler = &self.shared.scheduler;
         self.shared.registry.for_each(Meta::wake);
         let steal = || scheduler.steal(&self.core, SEARCH_ROUNDS - 1, true);
-        while let Some(task) = scheduler.next(&self.core).map(|(task, _)| task).or_else(steal) {
+        let next = || scheduler.next(&self.core).map(|(task, _)| task);
+        while let Some(task) = next().or_else(steal).or_else(|| scheduler.take_global()) {
             self.post().begin(task.metadata());
             drop(task);
             self.post().end();

@@ -1,64 +1,39 @@
-//! Yield points for async code.
+//! Yield points for async code: places where a task lets others run.
 //!
-//! A yield point is a place where a task lets others run. This crate holds the ones that need no help from an
-//! executor, so that a library can use them wherever it happens to run.
+//! - [`yield_now`] gives way once, whether anybody waits or not.
+//! - [`yield_now_if_busy`] gives way only when somebody does: the yield point of a polite background loop. It costs
+//!   about as much as the `if` that it is, so it can stand in the loop's body.
+//! - [`should_yield`] is the same question for code that cannot await.
 //!
-//! What is here today is [`yield_now`], the unconditional one. The conditional one, which gives way only when
-//! somebody waits, needs to ask the executor and comes with the interface for asking.
+//! A library may use all three wherever it happens to run. Whether somebody waits is known only to the executor; one
+//! that takes part answers through the small interface in [`host`]. Under any other, and in no executor at all,
+//! `yield_now_if_busy` is ready at once and `should_yield` is false.
+//!
+//! # For a library author
+//!
+//! ```
+//! /// Sums a table that may be large, without holding up whoever shares the thread.
+//! async fn total(rows: &[u64]) -> u64 {
+//!     let mut total = 0;
+//!     for chunk in rows.chunks(256) {
+//!         total += chunk.iter().sum::<u64>();
+//!         giveway_yield::yield_now_if_busy().await;
+//!     }
+//!     total
+//! }
+//!
+//! assert_eq!(futures::executor::block_on(total(&[1; 1000])), 1000);
+//! ```
+//!
+//! Put it where nothing is held that others may want: between two batches, after a lock is released. How long a
+//! foreground task waits is how long it takes from one yield point to the next, so some tens of microseconds between
+//! two of them is a good measure.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+pub mod host;
+mod if_busy;
+mod now;
 
-/// Goes to the back of the queue, once.
-///
-/// The returned future wakes its own task and is pending the first time it is polled, and ready the second time. Where
-/// the task goes in between is the executor's business: Giveway puts a task that woke itself while it ran at the back
-/// of its worker's queue.
-///
-/// # Not guaranteed
-///
-/// Which task runs next, on which thread this one goes on, or that any other task runs at all: if nothing else is
-/// runnable the task continues at once.
-///
-/// # Cancel safety
-///
-/// Dropping the future before it is ready has no effect beyond one spurious wake-up of the task.
-///
-/// # Examples
-///
-/// ```
-/// use std::future::Future;
-/// use std::pin::pin;
-/// use std::task::{Context, Poll, Waker};
-///
-/// let mut cx = Context::from_waker(Waker::noop());
-/// let mut turn = pin!(giveway_yield::yield_now());
-/// assert_eq!(turn.as_mut().poll(&mut cx), Poll::Pending);
-/// assert_eq!(turn.as_mut().poll(&mut cx), Poll::Ready(()));
-/// ```
-pub fn yield_now() -> YieldNow {
-    YieldNow { yielded: false }
-}
-
-/// The future of [`yield_now`].
-#[derive(Debug)]
-#[must_use = "a yield does nothing unless it is awaited"]
-pub struct YieldNow {
-    yielded: bool,
-}
-
-impl Future for YieldNow {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.yielded {
-            return Poll::Ready(());
-        }
-        self.yielded = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
+pub use if_busy::{YieldNowIfBusy, should_yield, yield_now_if_busy};
+pub use now::{YieldNow, yield_now};

@@ -1,13 +1,14 @@
 //! Settings of a runtime, and its start.
 
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
-use crate::sched::Local;
+use crate::sched::{Local, Settings};
 use crate::task::Runnable;
 use crate::{monitor, worker};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 /// The most workers a runtime may have.
 ///
@@ -36,6 +37,7 @@ pub struct Builder {
     workers: Option<usize>,
     thread_name: String,
     stack_size: Option<usize>,
+    settings: Settings,
     hooks: Hooks,
 }
 
@@ -49,7 +51,13 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn new() -> Self {
-        Self { workers: None, thread_name: "giveway".into(), stack_size: None, hooks: Hooks::default() }
+        Self {
+            workers: None,
+            thread_name: "giveway".into(),
+            stack_size: None,
+            settings: Settings::default(),
+            hooks: Hooks::default(),
+        }
     }
 
     /// How many workers run tasks: at least one, at most [`MAX_WORKERS`], which [`build`](Self::build) checks.
@@ -95,6 +103,44 @@ impl Builder {
     #[doc(alias = "thread_stack_size")]
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
+        self
+    }
+
+    /// How long a task may wait in the yield queue while other work goes first. By default there is no limit: on a
+    /// machine whose foreground never leaves a worker free, what gave way waits for ever.
+    ///
+    /// A task that has waited for longer gets a turn: up to its next yield point, or until its budget is spent. However
+    /// many are overdue, seven turns out of eight are the foreground's; so the limit holds as far as the turns suffice,
+    /// and to within eight polls.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Builder::new().yield_patience(Duration::from_millis(100)).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn yield_patience(mut self, patience: Duration) -> Self {
+        self.settings.yield_patience = Some(nanoseconds(patience));
+        self
+    }
+
+    /// How often the yield points of a worker look at every other worker's queue, at most. By default 0.1 ms.
+    ///
+    /// They need not, to give way to what is queued: whoever queues it interrupts one of them. The look finds what
+    /// nobody was there to announce. Zero is at every yield point.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Builder::new().wide_look_interval(Duration::from_micros(250)).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wide_look_interval(mut self, interval: Duration) -> Self {
+        self.settings.wide_look_interval = nanoseconds(interval);
         self
     }
 
@@ -167,7 +213,7 @@ impl Builder {
         if self.thread_name.contains('\0') {
             return Err(invalid("a thread name must not hold a NUL byte".into()));
         }
-        let (shared, locals) = Shared::new(workers, self.hooks.clone());
+        let (shared, locals) = Shared::new(workers, self.settings, self.hooks.clone());
         let shared = Arc::new(shared);
         let mut threads = Vec::with_capacity(workers + 1);
         for local in locals {
@@ -237,6 +283,11 @@ fn check_workers(workers: usize, source: &str) -> io::Result<usize> {
     Err(invalid(format!("{source} asks for {workers} workers; a runtime has 1 to {MAX_WORKERS}")))
 }
 
+/// More than five centuries are as good as for ever.
+fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_nanos().try_into().unwrap_or(u64::MAX)
+}
+
 fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
@@ -253,6 +304,7 @@ impl fmt::Debug for Builder {
             .field("workers", &self.workers)
             .field("thread_name", &self.thread_name)
             .field("stack_size", &self.stack_size)
+            .field("settings", &self.settings)
             .field("hooks", &self.hooks)
             .finish()
     }

@@ -4,7 +4,7 @@
 //! that runs here, and the runtime the thread has entered last, which takes precedence.
 
 use super::{Shared, default_runtime};
-use crate::task::{self, JoinHandle, Runnable};
+use crate::task::{self, Class, JoinHandle, Runnable};
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -76,12 +76,19 @@ impl<'a> Current<'a> {
     /// Spawns here. Only the allocation depends on the type of the future; the rest is compiled once.
     #[inline]
     #[track_caller]
-    fn spawn<F>(self, name: Option<Box<str>>, location: &'static Location<'static>, future: F) -> JoinHandle<F::Output>
+    fn spawn<F>(
+        self,
+        name: Option<Box<str>>,
+        class: Option<Class>,
+        location: &'static Location<'static>,
+        future: F,
+    ) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let (runnable, handle) = task::allocate(self.shared(), name, location, future);
+        let class = class.unwrap_or_else(current_class);
+        let (runnable, handle) = task::allocate(self.shared(), name, class, location, future);
         self.submit(runnable);
         handle
     }
@@ -107,10 +114,24 @@ impl<'a> Current<'a> {
     }
 }
 
-/// Spawns onto the current runtime; outside any, onto the default one.
+/// The class of the task that runs on this thread, which its children inherit.
+#[inline]
+pub(crate) fn current_class() -> Class {
+    with_worker(|worker| match worker {
+        Some(worker) if worker.runs_background() => Class::Background,
+        _ => Class::Foreground,
+    })
+}
+
+/// Spawns onto the current runtime; outside any, onto the default one. Without a class the task inherits one.
 #[inline]
 #[track_caller]
-pub(crate) fn spawn<F>(name: Option<Box<str>>, location: &'static Location<'static>, future: F) -> JoinHandle<F::Output>
+pub(crate) fn spawn<F>(
+    name: Option<Box<str>>,
+    class: Option<Class>,
+    location: &'static Location<'static>,
+    future: F,
+) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -123,15 +144,16 @@ where
         (Some(shared), worker) => Current::of(shared, worker),
         (None, None) => Current::Outside(&default_runtime().handle.shared),
     };
-    current.spawn(name, location, future)
+    current.spawn(name, class, location, future)
 }
 
-/// Spawns onto this runtime.
+/// Spawns onto this runtime. Without a class the task inherits one.
 #[inline]
 #[track_caller]
 pub(crate) fn spawn_on<F>(
     shared: &Arc<Shared>,
     name: Option<Box<str>>,
+    class: Option<Class>,
     location: &'static Location<'static>,
     future: F,
 ) -> JoinHandle<F::Output>
@@ -141,7 +163,7 @@ where
 {
     // SAFETY: it is used in this frame.
     let worker = unsafe { worker() };
-    Current::of(shared, worker).spawn(name, location, future)
+    Current::of(shared, worker).spawn(name, class, location, future)
 }
 
 /// The runtime entered last, borrowed from the stack.

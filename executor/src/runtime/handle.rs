@@ -2,7 +2,7 @@
 
 use super::{Shared, context};
 use crate::block_on;
-use crate::task::JoinHandle;
+use crate::task::{Class, JoinHandle};
 use futures_task::{FutureObj, SpawnError};
 use std::fmt;
 use std::future::Future;
@@ -83,7 +83,30 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::spawn_on(&self.shared, None, Location::caller(), future)
+        context::spawn_on(&self.shared, None, None, Location::caller(), future)
+    }
+
+    /// Spawns a future as a background task; see [`giveway::spawn_background`](crate::spawn_background).
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let task = runtime.handle().spawn_background(async { 5 });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_background<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        context::spawn_on(&self.shared, None, Some(Class::Background), Location::caller(), future)
     }
 
     /// Runs a future on the calling thread until it is done, with this as its current runtime.
@@ -106,7 +129,7 @@ impl Handle {
         block_on::refuse_on_worker();
         self.shared.refuse_in_forked_child();
         let _inside = self.enter();
-        block_on::block_on(future)
+        block_on::block_on(&self.shared, future)
     }
 
     /// Makes this the current runtime of the calling thread until the guard is dropped.

@@ -17,7 +17,7 @@ pub(crate) use shared::{Post, Shared};
 pub(crate) use shutdown::{Gate, Phase, drop_injected};
 
 use crate::block_on as blocking;
-use crate::task::JoinHandle;
+use crate::task::{Class, JoinHandle};
 use std::fmt;
 use std::future::Future;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
@@ -113,7 +113,30 @@ impl Runtime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::spawn_on(&self.handle.shared, None, Location::caller(), future)
+        context::spawn_on(&self.handle.shared, None, None, Location::caller(), future)
+    }
+
+    /// Spawns a future as a background task; see [`giveway::spawn_background`](crate::spawn_background).
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let task = runtime.spawn_background(async { 5 });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_background<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        context::spawn_on(&self.handle.shared, None, Some(Class::Background), Location::caller(), future)
     }
 
     /// A handle to the runtime, to be cloned and sent about.

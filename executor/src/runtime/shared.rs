@@ -5,13 +5,14 @@ use crate::fork::Birth;
 use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::registry::Registry;
-use crate::sched::{Local, Scheduler};
+use crate::sched::{Local, Scheduler, Settings, Yielded};
 use crate::task::{Id, Meta, Runnable};
 use crossbeam_utils::CachePadded;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 /// What the threads of one runtime share.
 ///
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) monitor: Monitor,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
+    started: Instant,
 }
 
 /// A worker's place: where it parks, and what it is doing.
@@ -64,8 +66,8 @@ impl Post {
 
 impl Shared {
     /// The shared half of a runtime, and the private halves of its cores.
-    pub(crate) fn new(workers: usize, hooks: Hooks) -> (Self, Vec<Local<Runnable>>) {
-        let (scheduler, locals) = Scheduler::new(workers);
+    pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks) -> (Self, Vec<Local<Runnable>>) {
+        let (scheduler, locals) = Scheduler::new(workers, settings);
         let shared = Self {
             scheduler,
             posts: (0..workers).map(|_| CachePadded::new(Post::new())).collect(),
@@ -74,8 +76,14 @@ impl Shared {
             monitor: Monitor::new(),
             hooks,
             birth: Birth::here(),
+            started: Instant::now(),
         };
         (shared, locals)
+    }
+
+    /// Nanoseconds since the runtime was started: the clock of the scheduler.
+    pub(crate) fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos().try_into().unwrap_or(u64::MAX)
     }
 
     pub(crate) fn workers(&self) -> usize {
@@ -111,22 +119,41 @@ impl Shared {
     pub(crate) fn submit(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
             self.inject(runnable);
-            self.gate.after_inject(|| {
-                // The destructors that run here may drop the very handle that this was called through.
-                let _inside = context::Entered::new(Arc::clone(self));
-                let counted = Arc::clone(self);
-                drop_injected(&counted.scheduler.injector);
-            });
+            self.drop_late();
         } else {
             // Dropping a runnable drops its future, here, and tells the handle.
             drop(runnable);
         }
     }
 
+    /// Called after a push that no worker may come for any more: if the runtime has terminated, drops what is queued.
+    pub(crate) fn drop_late(self: &Arc<Self>) {
+        self.gate.after_inject(|| {
+            // The destructors that run here may drop the very handle that this was called through.
+            let _inside = context::Entered::new(Arc::clone(self));
+            let counted = Arc::clone(self);
+            drop_injected(&counted.scheduler);
+        });
+    }
+
     /// Queues a task from a thread that holds no core of this runtime.
     pub(crate) fn inject(&self, runnable: Runnable) {
+        if runnable.metadata().is_background() && self.scheduler.idle.nobody_idle() {
+            return self.push_background(runnable);
+        }
         self.scheduler.injector.push(runnable);
-        self.unpark(self.scheduler.idle.announce());
+        self.unpark(self.scheduler.announce());
+    }
+
+    /// Queues a background task while every worker is busy.
+    pub(crate) fn push_background(&self, runnable: Runnable) {
+        self.push_yielded(Yielded::Task(runnable));
+    }
+
+    /// Puts something into the yield queue, and tells a worker if one is idle after all.
+    pub(crate) fn push_yielded(&self, yielded: Yielded<Runnable>) {
+        self.scheduler.push_yielded_task(yielded, || self.now());
+        self.unpark(self.scheduler.announce_yielded());
     }
 
     /// Unparks the worker that a scheduling decision named.

@@ -1,7 +1,7 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file.
 
 use super::{Shared, context};
-use crate::sched::Injector;
+use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::{Id, Meta, describe};
 use std::fmt;
@@ -121,9 +121,9 @@ impl Gate {
     }
 }
 
-/// Drops what is in the injector, with no lock held.
-pub(crate) fn drop_injected<T>(injector: &Injector<T>) {
-    while let Some(task) = injector.take_one() {
+/// Drops what is in the queues that belong to no core, with no lock held.
+pub(crate) fn drop_injected<T: PointerSized>(scheduler: &Scheduler<T>) {
+    while let Some(task) = scheduler.take_global() {
         drop(task);
     }
 }
@@ -134,6 +134,7 @@ impl Shared {
         if !self.gate.close() {
             return;
         }
+        self.scheduler.close();
         self.wake_all_workers();
         self.monitor.stop();
     }
@@ -201,7 +202,7 @@ pub(crate) fn without_workers(shared: &Arc<Shared>) {
     } {
         thread::yield_now();
     }
-    shared.gate.terminate(|| drop_injected(&shared.scheduler.injector));
+    shared.gate.terminate(|| drop_injected(&shared.scheduler));
 }
 
 /// Whether this is one of the runtime's own threads, which cannot wait for itself. By id, and not by the worker that

@@ -4,13 +4,23 @@
 //! that others may look at and steal from. Cores are apart from threads so that one can be handed to another thread
 //! when its holder blocks.
 
-use super::{MAX_SLOT_STREAK, PointerSized, Slot};
+use super::{MAX_SLOT_STREAK, Manners, PointerSized, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
+
+/// What a core's holder has queued between two polls without telling anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Quiet {
+    Nothing,
+    /// Tasks that have given way: an idle worker should know, a polite one need not.
+    GaveWay,
+    /// Tasks that wait for a worker.
+    Work,
+}
 
 /// The private half of a core.
 ///
@@ -26,13 +36,14 @@ pub(crate) struct Local<T> {
     slot_streak: Cell<u8>,
     // The last visit to the injector brought little.
     poor_visit: Cell<bool>,
-    // The deque got tasks between two polls that nobody was told of.
-    unannounced: Cell<bool>,
+    // What was queued between two polls that nobody was told of.
+    unannounced: Cell<Quiet>,
+    manners: Manners,
     rng: RefCell<fastrand::Rng>,
 }
 
 impl<T> Local<T> {
-    pub(crate) fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize, manners: Manners) -> Self {
         Self {
             index,
             deque: Deque::new_fifo(),
@@ -40,7 +51,8 @@ impl<T> Local<T> {
             tick: Cell::new(0),
             slot_streak: Cell::new(0),
             poor_visit: Cell::new(false),
-            unannounced: Cell::new(false),
+            unannounced: Cell::new(Quiet::Nothing),
+            manners,
             rng: RefCell::new(fastrand::Rng::with_seed(index as u64 ^ 0x9e37_79b9_7f4a_7c15)),
         }
     }
@@ -53,6 +65,11 @@ impl<T> Local<T> {
     #[inline]
     pub(crate) fn deque(&self) -> &Deque<T> {
         &self.deque
+    }
+
+    #[inline]
+    pub(crate) fn manners(&self) -> &Manners {
+        &self.manners
     }
 
     pub(super) fn scratch(&self) -> &Deque<T> {
@@ -97,17 +114,17 @@ impl<T> Local<T> {
     }
 
     #[inline]
-    pub(super) fn set_unannounced(&self) {
-        self.unannounced.set(true);
+    pub(super) fn set_unannounced(&self, what: Quiet) {
+        self.unannounced.set(self.unannounced.get().max(what));
     }
 
     #[inline]
-    pub(super) fn take_unannounced(&self) -> bool {
-        self.unannounced.replace(false)
+    pub(super) fn take_unannounced(&self) -> Quiet {
+        self.unannounced.replace(Quiet::Nothing)
     }
 
     #[cfg(test)]
-    pub(super) fn is_unannounced(&self) -> bool {
+    pub(super) fn unannounced(&self) -> Quiet {
         self.unannounced.get()
     }
 
@@ -160,6 +177,11 @@ impl<T: PointerSized> Remote<T> {
     pub(crate) fn is_stuck(&self) -> bool {
         // Ordering: acquire, partner of the release in `mark_stuck`.
         self.stuck_at.load(Acquire) == self.polling.load(Relaxed)
+    }
+
+    /// Whether a task is stuck behind the poll that the holder is in.
+    pub(super) fn has_stuck_task(&self) -> bool {
+        !self.slot.is_empty_relaxed() && self.is_stuck()
     }
 
     /// The oldest task of the deque.

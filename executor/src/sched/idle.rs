@@ -51,9 +51,14 @@ pub(crate) struct IdleSet {
     // Idle goes up and down under the lock of `sleepers` only, so it always agrees with the list. Searching goes up
     // for a woken worker under the lock too, and otherwise by the searcher itself, without it.
     counts: CachePadded<AtomicUsize>,
+    // The idle half of `counts` again, for yield points: on a line that changes only when somebody falls asleep or is
+    // woken, not with every search. Written under the lock of `sleepers`. Not part of any protocol, and so not modelled.
+    idle: CachePadded<std::sync::atomic::AtomicUsize>,
     // Last in, first out: the thread that slept the shortest has the warmest cache.
     sleepers: Mutex<Vec<usize>>,
     workers: usize,
+    // The runtime closes: yield points are told that nobody is idle, so that they ask, and give way.
+    closing: std::sync::atomic::AtomicBool,
 }
 
 impl IdleSet {
@@ -61,8 +66,10 @@ impl IdleSet {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             counts: CachePadded::new(AtomicUsize::new(0)),
+            idle: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(workers)),
             workers,
+            closing: std::sync::atomic::AtomicBool::new(false),
         }
     }
 
@@ -72,6 +79,18 @@ impl IdleSet {
         Counts(self.counts.load(Relaxed))
     }
 
+    /// How many are idle, for those who only want a hint.
+    #[inline]
+    pub(crate) fn idle_hint(&self) -> &std::sync::atomic::AtomicUsize {
+        &self.idle
+    }
+
+    /// Whether every worker was busy or searching a moment ago.
+    #[inline]
+    pub(crate) fn nobody_idle(&self) -> bool {
+        self.idle.load(Relaxed) == 0
+    }
+
     /// Whether work would wait though a worker is idle: nobody searches. To be asked after a fence.
     #[inline]
     pub(crate) fn must_wake(&self) -> bool {
@@ -79,24 +98,42 @@ impl IdleSet {
         counts.searching() == 0 && counts.idle() > 0
     }
 
-    /// Somebody has queued work. Returns the one worker to unpark, if one must be.
+    /// Somebody has queued work. Returns the one worker to unpark, if one must be. If nobody is idle and nobody searches
+    /// it calls `interrupt` instead.
     #[inline]
-    pub(crate) fn announce(&self) -> Option<usize> {
+    pub(crate) fn announce(&self, interrupt: impl FnOnce()) -> Option<usize> {
         // Ordering: SeqCst fence, partner of those in `count_out` and `found_work`. Our push is before it, our look at
         // the counts after it; theirs the other way round. So either we see that nobody searches, or they see the
         // push. A SeqCst load would not do: the push into a queue is no SeqCst operation.
         fence(SeqCst);
-        if self.must_wake() { self.wake_one() } else { None }
+        let counts = self.counts();
+        if counts.searching() > 0 {
+            return None;
+        }
+        if counts.idle() > 0 {
+            return self.wake_one();
+        }
+        interrupt();
+        None
     }
 
-    /// A searcher has found work. Returns a worker to unpark, if it was the last searcher and more is queued.
-    pub(crate) fn found_work(&self, anything_queued: impl FnOnce() -> bool) -> Option<usize> {
+    /// A searcher has found work. Returns a worker to unpark, if it was the last searcher and more is queued. If it was,
+    /// and nobody is idle, it calls `interrupt` instead.
+    pub(crate) fn found_work(&self, anything_queued: impl FnOnce() -> bool, interrupt: impl FnOnce()) -> Option<usize> {
         if !self.stop_search() {
             return None;
         }
         // Ordering: SeqCst fence, partner of the one in `announce`: whoever saw us searching, and so woke nobody, had
         // pushed before, and its push is visible to the look below.
         fence(SeqCst);
+        if self.nobody_idle() {
+            interrupt();
+        }
+        self.wake_for_more(anything_queued)
+    }
+
+    /// The last searcher has gone: somebody has to take its place if anything is queued. Called after a fence.
+    pub(crate) fn wake_for_more(&self, anything_queued: impl FnOnce() -> bool) -> Option<usize> {
         if self.must_wake() && anything_queued() { self.wake_one() } else { None }
     }
 
@@ -144,7 +181,7 @@ impl IdleSet {
 
     /// Stops searching because work was found. True if nobody searches any more.
     #[must_use = "the last searcher has to look whether more is queued"]
-    pub(super) fn stop_search(&self) -> bool {
+    pub(crate) fn stop_search(&self) -> bool {
         // Ordering: AcqRel; the fence that `found_work` puts behind it is what orders it against a push.
         let before = Counts(self.counts.fetch_sub(SEARCHING, AcqRel));
         debug_assert!(before.searching() > 0, "stopped a search that nobody made: {before:?}");
@@ -160,6 +197,7 @@ impl IdleSet {
         let change = IDLE.wrapping_sub(if searching { SEARCHING } else { 0 });
         // Ordering: AcqRel; the fence that `count_out` puts behind it is what orders it against a push.
         let before = Counts(self.counts.fetch_add(change, AcqRel));
+        self.hint(&sleepers);
         before.searching() == usize::from(searching)
     }
 
@@ -178,7 +216,7 @@ impl IdleSet {
             return None;
         }
         let worker = sleepers.pop()?;
-        self.idle_to_searching();
+        self.idle_to_searching(1, &sleepers);
         Some(worker)
     }
 
@@ -189,15 +227,17 @@ impl IdleSet {
         let mut sleepers = lock(&self.sleepers);
         let Some(place) = sleepers.iter().rposition(|&sleeper| sleeper == worker) else { return false };
         sleepers.remove(place);
-        self.idle_to_searching();
+        self.idle_to_searching(1, &sleepers);
         true
     }
 
-    /// Takes every sleeper out, each counted as a searcher. The caller unparks them all.
+    /// The runtime closes: takes every sleeper out, each counted as a searcher. The caller unparks them all.
     pub(crate) fn wake_all(&self) -> Vec<usize> {
         let mut sleepers = lock(&self.sleepers);
-        sleepers.iter().for_each(|_| self.idle_to_searching());
-        std::mem::take(&mut *sleepers)
+        self.closing.store(true, Relaxed);
+        let woken = std::mem::take(&mut *sleepers);
+        self.idle_to_searching(woken.len(), &sleepers);
+        woken
     }
 
     #[cfg(test)]
@@ -206,12 +246,19 @@ impl IdleSet {
         f();
     }
 
-    // Under the lock of `sleepers`.
-    fn idle_to_searching(&self) {
+    // Under the lock of `sleepers`, which has so many fewer now.
+    fn idle_to_searching(&self, workers: usize, sleepers: &[usize]) {
         // Ordering: AcqRel, as above: whoever sees the new searcher relies on what the searcher does next, and that
         // is ordered by its own count-out.
-        let before = Counts(self.counts.fetch_sub(IDLE - SEARCHING, AcqRel));
-        debug_assert!(before.idle() > 0, "woke a worker that was not counted as idle: {before:?}");
+        let before = Counts(self.counts.fetch_sub(workers * (IDLE - SEARCHING), AcqRel));
+        debug_assert!(before.idle() >= workers, "woke a worker that was not counted as idle: {before:?}");
+        self.hint(sleepers);
+    }
+
+    // Under the lock of `sleepers`.
+    fn hint(&self, sleepers: &[usize]) {
+        let idle = if self.closing.load(Relaxed) { 0 } else { sleepers.len() };
+        self.idle.store(idle, Relaxed);
     }
 }
 

@@ -2,23 +2,17 @@
 //!
 //! Two locked rings, one to push into and one to take from, which change places when the latter is empty. A visitor
 //! moves a batch of pointers that the pusher wrote a moment ago: a cache miss for every eight, and with one ring the
-//! pusher would wait for them at the lock. The length of each is beside it, on a line of its own: a worker that keeps
-//! looking takes that line away, but whoever pushes only stores to it, and a store waits for nobody. The locks are the
-//! only ones on a worker's way to its next task.
+//! pusher would wait for them at the lock. Their locks
+//! and that of the yield queue are the only ones on a worker's way to its next task.
 //!
 //! We tried crossbeam's lock-free block queue. Its pushers and poppers meet on an index that both change with a
 //! read-modify-write, so that every look at it costs the pusher a cache miss; and its blocks are allocated by the one
 //! and freed by the other, who then meet at the allocator's lock: with one thread pushing as fast as it could, that
 //! was nine tenths of all context switches.
 
-use crate::sync::{AtomicUsize, Mutex, lock};
+use super::ring::{Ring, take_if_oversized};
 use crossbeam_deque::Worker as Deque;
-use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{Acquire, Release};
-
-/// An emptied ring larger than this gives its memory back.
-const KEEP: usize = 4096;
 
 /// The global queue of one runtime.
 pub(crate) struct Injector<T> {
@@ -29,29 +23,6 @@ pub(crate) struct Injector<T> {
     outbox: Ring<T>,
 }
 
-struct Ring<T> {
-    tasks: CachePadded<Mutex<VecDeque<T>>>,
-    // Written under the lock, read without it.
-    len: CachePadded<AtomicUsize>,
-}
-
-impl<T> Ring<T> {
-    fn new() -> Self {
-        Self { tasks: CachePadded::new(Mutex::new(VecDeque::new())), len: CachePadded::new(AtomicUsize::new(0)) }
-    }
-
-    fn publish(&self, tasks: &VecDeque<T>) {
-        // Ordering: release, partner of the acquire in `is_empty`. That an announcement follows the push in the eyes
-        // of a sleeper is the business of the fences around it (`IdleSet::announce`), not of this store.
-        self.len.store(tasks.len(), Release);
-    }
-
-    fn is_empty(&self) -> bool {
-        // Ordering: acquire, partner of the release in `publish`.
-        self.len.load(Acquire) == 0
-    }
-}
-
 impl<T> Injector<T> {
     pub(crate) fn new() -> Self {
         Self { inbox: Ring::new(), outbox: Ring::new() }
@@ -59,14 +30,12 @@ impl<T> Injector<T> {
 
     /// Adds one task at the back.
     pub(crate) fn push(&self, task: T) {
-        let mut inbox = lock(&self.inbox.tasks);
-        inbox.push_back(task);
-        self.inbox.publish(&inbox);
+        self.inbox.push(task);
     }
 
     /// Adds tasks at the back, in order.
     pub(crate) fn push_batch(&self, tasks: impl Iterator<Item = T>) {
-        let mut inbox = lock(&self.inbox.tasks);
+        let mut inbox = self.inbox.lock();
         inbox.extend(tasks);
         self.inbox.publish(&inbox);
     }
@@ -75,14 +44,14 @@ impl<T> Injector<T> {
     /// goes to the back of `deque`. If the share reaches from the older part into the younger, only the older is
     /// taken.
     pub(crate) fn take_share(&self, cores: usize, most: usize, deque: &Deque<T>) -> Option<T> {
-        let mut outbox = lock(&self.outbox.tasks);
+        let mut outbox = self.outbox.lock();
         self.refill(&mut outbox);
         let share = (outbox.len() / cores + 1).min(outbox.len()).min(most);
         let mut tasks = outbox.drain(..share);
         let first = tasks.next();
         tasks.for_each(|task| deque.push(task));
         self.outbox.publish(&outbox);
-        let emptied = (outbox.is_empty() && outbox.capacity() > KEEP).then(|| std::mem::take(&mut *outbox));
+        let emptied = take_if_oversized(&mut outbox);
         drop(outbox);
         // The allocator has locks of its own.
         drop(emptied);
@@ -91,7 +60,7 @@ impl<T> Injector<T> {
 
     /// Takes one task from the front.
     pub(crate) fn take_one(&self) -> Option<T> {
-        let mut outbox = lock(&self.outbox.tasks);
+        let mut outbox = self.outbox.lock();
         self.refill(&mut outbox);
         let first = outbox.pop_front();
         self.outbox.publish(&outbox);
@@ -103,7 +72,7 @@ impl<T> Injector<T> {
         if !outbox.is_empty() || self.inbox.is_empty() {
             return;
         }
-        let mut inbox = lock(&self.inbox.tasks);
+        let mut inbox = self.inbox.lock();
         std::mem::swap(&mut *inbox, outbox);
         // In this order, and `is_empty` reads in the other: nobody may find both rings empty while tasks change places.
         self.outbox.publish(outbox);
@@ -118,8 +87,8 @@ impl<T> Injector<T> {
 
     #[cfg(test)]
     pub(super) fn with_locked(&self, f: impl FnOnce()) {
-        let _outbox = lock(&self.outbox.tasks);
-        let _inbox = lock(&self.inbox.tasks);
+        let _outbox = self.outbox.lock();
+        let _inbox = self.inbox.lock();
         f();
     }
 }
@@ -152,6 +121,7 @@ mod models {
 
 #[cfg(all(test, not(giveway_loom)))]
 mod tests {
+    use super::super::ring::KEEP;
     use super::*;
 
     #[test]
@@ -191,7 +161,7 @@ mod tests {
         let deque = Deque::new_fifo();
         while injector.take_share(1, 128, &deque).is_some() {}
         assert!(injector.is_empty());
-        assert!(lock(&injector.outbox.tasks).capacity() <= KEEP);
-        assert!(lock(&injector.inbox.tasks).capacity() <= KEEP);
+        assert!(injector.outbox.lock().capacity() <= KEEP);
+        assert!(injector.inbox.lock().capacity() <= KEEP);
     }
 }

@@ -12,20 +12,33 @@
 //! The sleep protocol has a page of its own: `sleep.md` beside this file.
 
 mod core;
+mod give_way;
 mod idle;
 mod injector;
+mod manners;
+mod pace;
+mod polite;
+mod ring;
 mod slot;
 #[cfg(all(test, not(giveway_loom)))]
 mod spec_tests;
 #[cfg(all(test, not(giveway_loom)))]
 mod stepper;
+mod yield_queue;
 
-pub(crate) use self::core::{Local, Remote};
+pub(crate) use self::core::{Local, Quiet, Remote};
+pub(crate) use give_way::Settings;
 pub(crate) use idle::{CountedOut, IdleSet};
 pub(crate) use injector::Injector;
+pub(crate) use manners::{Manners, Way};
+pub(crate) use pace::Pace;
+pub(crate) use polite::PoliteSet;
 pub(crate) use slot::{PointerSized, Slot};
+pub(crate) use yield_queue::{YieldQueue, Yielded};
 
+use crate::sync::AtomicBool;
 use crossbeam_utils::CachePadded;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A core's deque holds at most this many tasks; one more moves half of them to the injector.
 ///
@@ -52,32 +65,49 @@ pub(crate) const SEARCH_ROUNDS: usize = 4;
 #[must_use = "work that nobody is told of may wait for ever"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Announce {
-    /// The task is where others can take it: call [`IdleSet::announce`] and unpark whom it names.
+    /// The task is where others can take it: call [`Scheduler::announce`] and unpark whom it names.
     Owed,
     /// The holder of this core runs it next, or will announce it before its next poll.
     NotNeeded,
 }
 
-/// Where [`Scheduler::next`] found its task; the budget of a slot task is the rest of its predecessor's.
+/// Where a task was found; the budget of a slot task is the rest of its predecessor's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Slot,
     Queue,
+    /// The yield queue: nothing else waited.
+    Yielded,
+    /// The yield queue, because it had waited there for too long.
+    Overdue,
 }
 
 /// The queues and the idle set of one runtime.
 pub(crate) struct Scheduler<T: PointerSized> {
     cores: Box<[CachePadded<Remote<T>>]>,
     pub(crate) injector: Injector<T>,
+    pub(crate) yielded: YieldQueue<T>,
     pub(crate) idle: IdleSet,
+    pub(crate) polite: PoliteSet,
+    // Everybody who can is to give way. Never unset.
+    closing: AtomicBool,
+    settings: Settings,
 }
 
 impl<T: PointerSized> Scheduler<T> {
     /// A scheduler for `cores` cores, and the private half of each.
-    pub(crate) fn new(cores: usize) -> (Self, Vec<Local<T>>) {
-        let locals: Vec<_> = (0..cores).map(Local::new).collect();
-        let remotes = locals.iter().map(|local| CachePadded::new(Remote::new(local)));
-        let scheduler = Self { cores: remotes.collect(), injector: Injector::new(), idle: IdleSet::new(cores) };
+    pub(crate) fn new(cores: usize, settings: Settings) -> (Self, Vec<Local<T>>) {
+        let local = |index| Local::new(index, Manners::new(settings.wide_look_interval));
+        let locals: Vec<_> = (0..cores).map(local).collect();
+        let scheduler = Self {
+            cores: locals.iter().map(|local| CachePadded::new(Remote::new(local))).collect(),
+            injector: Injector::new(),
+            yielded: YieldQueue::new(),
+            idle: IdleSet::new(cores),
+            polite: PoliteSet::new(cores),
+            closing: AtomicBool::new(false),
+            settings,
+        };
         (scheduler, locals)
     }
 
@@ -110,7 +140,7 @@ impl<T: PointerSized> Scheduler<T> {
     #[inline]
     pub(crate) fn push_yielded(&self, core: &Local<T>, task: T) {
         self.push_back(core, task);
-        core.set_unannounced();
+        core.set_unannounced(Quiet::Work);
     }
 
     #[inline]
@@ -165,19 +195,28 @@ impl<T: PointerSized> Scheduler<T> {
         let task = self.injector.take_share(self.cores.len(), MAX_BATCH.min(room), core.deque())?;
         core.set_poor_visit(core.deque().len() + 1 < POOR_VISIT);
         if !core.deque().is_empty() {
-            core.set_unannounced();
+            core.set_unannounced(Quiet::Work);
         }
         Some(task)
     }
 
-    /// Called before each poll: if the deque holds tasks that were put there quietly, they are announced now, because
-    /// the poll may take any length of time. Returns a worker to unpark.
+    /// Somebody has queued work for the foreground: wakes an idle worker, or interrupts one that can give way. Returns
+    /// a worker to unpark.
+    #[inline]
+    pub(crate) fn announce(&self) -> Option<usize> {
+        self.idle.announce(|| self.polite.interrupt_one())
+    }
+
+    /// Called before each poll: if tasks were queued quietly, they are announced now, because the poll may take any
+    /// length of time. Returns a worker to unpark.
     #[inline]
     pub(crate) fn before_poll(&self, core: &Local<T>) -> Option<usize> {
-        if core.take_unannounced() && !core.deque().is_empty() {
-            return self.idle.announce();
+        match core.take_unannounced() {
+            Quiet::Nothing => None,
+            Quiet::Work if !core.deque().is_empty() => self.announce(),
+            _ if core.deque().is_empty() && self.yielded.is_empty() => None,
+            _ => self.announce_yielded(),
         }
-        None
     }
 
     /// One of the four rounds of a searcher: every other core from a random start, ⌈k/2⌉ of its deque in one move.
@@ -208,19 +247,37 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Any one task from anywhere, for a thread without a core that drops what is left.
     pub(crate) fn take_any(&self) -> Option<T> {
-        self.injector
-            .take_one()
-            .or_else(|| self.cores.iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
+        self.take_global().or_else(|| self.cores.iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
+    }
+
+    /// Any one task from the queues that belong to no core, to be dropped.
+    pub(crate) fn take_global(&self) -> Option<T> {
+        self.injector.take_one().or_else(|| self.yielded.take_task())
     }
 
     /// A searcher found work. Returns a worker to unpark, if this was the last searcher and more is queued.
     pub(crate) fn found_work(&self) -> Option<usize> {
-        self.idle.found_work(|| self.anything_queued())
+        let interrupt = || {
+            if self.foreground_queued() {
+                self.polite.interrupt_one();
+            }
+        };
+        self.idle.found_work(|| self.anything_queued(), interrupt)
     }
 
-    /// Whether any queue that others may take from holds a task. Slots do not count: a slot is looked at by its own
+    /// Whether any queue that others may take from holds something. Slots do not count: a slot is looked at by its own
     /// worker, and by others once that worker is stuck.
     pub(crate) fn anything_queued(&self) -> bool {
-        !self.injector.is_empty() || self.cores.iter().any(|core| !core.stealer.is_empty())
+        self.foreground_queued() || !self.yielded.is_empty()
+    }
+
+    /// Whether a polite task is to give way: something waits in any queue but the yield queue, or behind a stuck worker,
+    /// or the runtime closes.
+    pub(crate) fn work_waits(&self) -> bool {
+        self.closing.load(Relaxed) || self.foreground_queued()
+    }
+
+    fn foreground_queued(&self) -> bool {
+        !self.injector.is_empty() || self.cores.iter().any(|core| !core.stealer.is_empty() || core.has_stuck_task())
     }
 }

@@ -13,7 +13,7 @@ type Task = Box<usize>;
 
 /// A scheduler whose first core has `queued` tasks in its deque, the oldest being 0, and nothing in its slot.
 fn with_queued(cores: usize, queued: usize) -> (Scheduler<Task>, Vec<Local<Task>>) {
-    let (scheduler, locals) = Scheduler::new(cores);
+    let (scheduler, locals) = Scheduler::new(cores, Settings::default());
     (0..queued).for_each(|task| locals[0].deque().push(Box::new(task)));
     (scheduler, locals)
 }
@@ -58,13 +58,13 @@ fn i4_a_thief_takes_half_rounded_up_and_at_most_128() {
 
 #[test]
 fn i5_work_that_is_announced_has_a_searcher_if_anybody_was_idle() {
-    let (scheduler, _cores) = Scheduler::<Task>::new(3);
+    let (scheduler, _cores) = Scheduler::<Task>::new(3, Settings::default());
     let _ = scheduler.idle.count_out(1, false);
     let _ = scheduler.idle.count_out(2, false);
     scheduler.injector.push(Box::new(0));
-    assert_eq!(scheduler.idle.announce(), Some(2));
+    assert_eq!(scheduler.announce(), Some(2));
     assert_eq!(scheduler.idle.counts().searching(), 1);
-    assert_eq!(scheduler.idle.announce(), None, "one push wakes one worker, and a second finds it searching");
+    assert_eq!(scheduler.announce(), None, "one push wakes one worker, and a second finds it searching");
     assert_eq!(scheduler.found_work(), Some(1), "the last searcher found something and leaves more behind");
 }
 
@@ -80,7 +80,7 @@ fn i5_a_searcher_that_takes_the_last_task_wakes_nobody() {
 #[test]
 fn i6_there_are_never_more_searchers_than_cores() {
     for cores in 1..10 {
-        let (scheduler, _cores) = Scheduler::<Task>::new(cores);
+        let (scheduler, _cores) = Scheduler::<Task>::new(cores, Settings::default());
         let searchers = (0..100).filter(|_| scheduler.idle.try_start_search()).count();
         assert_eq!(searchers, cores.div_ceil(2), "half of {cores}");
     }
@@ -88,7 +88,7 @@ fn i6_there_are_never_more_searchers_than_cores() {
 
 #[test]
 fn i8_a_slot_is_stolen_in_the_fourth_round_only_and_only_from_a_stuck_worker() {
-    let (scheduler, cores) = Scheduler::<Task>::new(2);
+    let (scheduler, cores) = Scheduler::<Task>::new(2, Settings::default());
     let victim = scheduler.remote(&cores[0]);
     victim.begin_poll(5);
     assert_eq!(scheduler.push_woken(&cores[0], Box::new(7)), Announce::NotNeeded);
@@ -117,7 +117,7 @@ fn i9_the_injector_has_the_only_lock_on_the_way_to_a_task() {
 
 #[test]
 fn i10_what_a_thief_gets_is_ready_to_run() {
-    let (scheduler, cores) = Scheduler::<Box<async_task::Runnable>>::new(2);
+    let (scheduler, cores) = Scheduler::<Box<async_task::Runnable>>::new(2, Settings::default());
     let (runnable, task) = async_task::spawn(async { 7 }, |_| unreachable!("it does not wait"));
     cores[0].deque().push(Box::new(runnable));
     // Scheduled before it was pushed: the thief runs it without asking anybody.
@@ -128,7 +128,7 @@ fn i10_what_a_thief_gets_is_ready_to_run() {
 
 #[test]
 fn l3_looking_for_work_ends_with_a_task_or_with_sleep() {
-    let (scheduler, cores) = Scheduler::<Task>::new(4);
+    let (scheduler, cores) = Scheduler::<Task>::new(4, Settings::default());
     let core = &cores[0];
     assert!(scheduler.next(core).is_none());
     assert!((0..SEARCH_ROUNDS).all(|round| scheduler.steal(core, round, false).is_none()));
@@ -152,7 +152,7 @@ fn l4_f3_the_injector_is_served_every_61st_tick_however_much_is_queued_locally()
 
 #[test]
 fn s3_a_core_is_held_or_idle_and_never_both() {
-    let (scheduler, _cores) = Scheduler::<Task>::new(2);
+    let (scheduler, _cores) = Scheduler::<Task>::new(2, Settings::default());
     let _ = scheduler.idle.count_out(0, false);
     assert!(scheduler.idle.remove(0));
     assert!(!scheduler.idle.remove(0), "it is held now");
@@ -164,7 +164,7 @@ fn s3_a_core_is_held_or_idle_and_never_both() {
 #[test]
 fn s5_thieves_and_an_owner_that_pops_take_each_task_exactly_once() {
     const TASKS: usize = 20_000;
-    let (scheduler, mut cores) = Scheduler::<Task>::new(3);
+    let (scheduler, mut cores) = Scheduler::<Task>::new(3, Settings::default());
     let scheduler = Arc::new(scheduler);
     let owner = cores.remove(0);
     let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -219,7 +219,7 @@ fn s4_a_full_deque_makes_room_without_waiting_for_a_thief() {
 
 #[test]
 fn f1_every_core_is_a_victim_in_every_round() {
-    let (scheduler, cores) = Scheduler::<Task>::new(8);
+    let (scheduler, cores) = Scheduler::<Task>::new(8, Settings::default());
     for (index, victim) in cores.iter().enumerate().skip(1) {
         victim.deque().push(Box::new(index));
     }
@@ -250,7 +250,7 @@ fn f4_the_slot_runs_at_most_three_times_before_the_deque() {
 
 #[test]
 fn f4_the_slot_runs_on_when_nothing_else_waits_with_a_fresh_budget() {
-    let (scheduler, cores) = Scheduler::<Task>::new(1);
+    let (scheduler, cores) = Scheduler::<Task>::new(1, Settings::default());
     let sources: Vec<_> = (0..8)
         .map(|task| {
             let _ = scheduler.push_woken(&cores[0], Box::new(task));

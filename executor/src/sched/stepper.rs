@@ -86,7 +86,7 @@ impl Weather {
 
 impl Stepper {
     fn new(cores: usize, seed: u64) -> Self {
-        let (scheduler, locals) = Scheduler::new(cores);
+        let (scheduler, locals) = Scheduler::new(cores, Settings::default());
         let awake = |core| Worker { core, state: State::Choose, searching: false, token: false };
         Self {
             scheduler,
@@ -121,7 +121,7 @@ impl Stepper {
     fn step_outside(&mut self) {
         if self.outside_owes > 0 && self.rng.bool() {
             self.outside_owes -= 1;
-            let woken = self.scheduler.idle.announce();
+            let woken = self.scheduler.announce();
             self.unpark(woken);
         } else if self.weather.push_one_in > 0 && self.rng.u32(..self.weather.push_one_in) == 0 {
             let task = self.new_task();
@@ -165,7 +165,7 @@ impl Stepper {
             }
             State::Polling(task) => self.step_poll(index, task),
             State::Announce(task) => {
-                let woken = self.scheduler.idle.announce();
+                let woken = self.scheduler.announce();
                 self.unpark(woken);
                 State::Polling(task)
             }
@@ -233,7 +233,7 @@ impl Stepper {
             assert!(worker.core.deque().len() <= DEQUE_CAPACITY, "the deque holds more than it may");
             about_to |= match worker.state {
                 // Between two polls it has yet to announce what it put into its own deque.
-                State::Choose | State::BeforePoll(_) => worker.core.is_unannounced(),
+                State::Choose | State::BeforePoll(_) => worker.core.unannounced() != Quiet::Nothing,
                 State::Found(_) | State::Announce(_) | State::CountedOut(CountedOut::LookAgain) => true,
                 _ => worker.token,
             };

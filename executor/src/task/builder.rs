@@ -1,11 +1,11 @@
 //! Spawning with more to say.
 
-use super::{AbortHandle, JoinHandle, JoinSet};
+use super::{AbortHandle, Class, JoinHandle, JoinSet};
 use crate::runtime::{Handle, context};
 use std::future::Future;
 use std::panic::Location;
 
-/// Spawns a task with a name.
+/// Spawns a task with a name, or with a class other than its parent's.
 ///
 /// # Examples
 ///
@@ -19,6 +19,8 @@ use std::panic::Location;
 #[must_use = "a task builder does nothing until it spawns"]
 pub struct Builder {
     name: Option<Box<str>>,
+    // Inherited if not given.
+    class: Option<Class>,
 }
 
 impl Builder {
@@ -45,6 +47,24 @@ impl Builder {
         self
     }
 
+    /// Whether the task belongs to the foreground or to the background. By default it is of its parent's class: that of
+    /// the task which spawns it, or the foreground if no task does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway::task::{Builder, Class};
+    ///
+    /// giveway::spawn_background(async {
+    ///     // Somebody waits for this one:
+    ///     Builder::new().class(Class::Foreground).spawn(async { println!("done") });
+    /// });
+    /// ```
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = Some(class);
+        self
+    }
+
     /// Spawns onto the current runtime, like [`spawn`](super::spawn).
     ///
     /// # Panics
@@ -63,7 +83,7 @@ impl Builder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::spawn(self.name, Location::caller(), future)
+        context::spawn(self.name, self.class, Location::caller(), future)
     }
 
     /// Spawns onto the runtime of `handle`.
@@ -86,7 +106,7 @@ impl Builder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::spawn_on(&handle.shared, self.name, Location::caller(), future)
+        context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
     }
 
     /// Spawns onto the current runtime and adds the task to a set.

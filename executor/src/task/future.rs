@@ -2,7 +2,7 @@
 
 use super::contain::{Contained, contain, drop_contained};
 use super::error::Reason;
-use super::{InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
+use super::{Class, InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
 use crate::runtime::Shared;
 use crate::worker;
 use async_task::WithInfo;
@@ -20,6 +20,7 @@ pub(crate) type Output<T> = Contained<Result<T, JoinError>>;
 pub(crate) fn allocate<F>(
     shared: *const Shared,
     name: Option<Box<str>>,
+    class: Class,
     location: &'static Location<'static>,
     future: F,
 ) -> (Runnable, JoinHandle<F::Output>)
@@ -35,7 +36,7 @@ where
         .metadata(InPlace::unwritten())
         .spawn(|place| TaskFuture { meta: place.address(), future: Some(future) }, WithInfo(worker::schedule));
     // SAFETY: the task is in no queue, nor polled, nor dropped: nobody else looks at its metadata yet.
-    let meta = unsafe { runnable.metadata().write(Meta::new(shared, name, location)) };
+    let meta = unsafe { runnable.metadata().write(Meta::new(shared, name, class, location)) };
     meta.remember_waker(runnable.waker());
     (runnable, JoinHandle::new(task))
 }

@@ -10,13 +10,15 @@ use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// A task that was spawned: await it for its output, [`abort`](Self::abort) it, or drop it to let it run on alone.
 ///
 /// # Cancel safety
 ///
 /// Awaiting `&mut handle` is cancel safe: an output is never lost, and can be awaited again until it was returned.
+///
+/// Awaiting spends an operation of the [budget](crate::budget), if the task has finished.
 ///
 /// # Panics
 ///
@@ -146,6 +148,7 @@ impl<T> Future for JoinHandle<T> {
 
     #[track_caller]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let spent = ready!(giveway_budget::poll_proceed(cx));
         let mut poll_task = |this: &mut Self| {
             let task = this.task.as_mut().expect("a `JoinHandle` was polled after it was ready");
             Pin::new(task).poll(cx)
@@ -160,6 +163,7 @@ impl<T> Future for JoinHandle<T> {
             });
         }
         let Poll::Ready(output) = output else { return Poll::Pending };
+        spent.made_progress();
         let id = self.id();
         let result = match (output, self.meta()) {
             (Some(output), _) => output.into_inner(),

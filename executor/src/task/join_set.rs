@@ -151,7 +151,8 @@ impl<T> JoinSet<T> {
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         let joiner = self.joiner.take();
         let mut cx = Context::from_waker(joiner.as_ref().unwrap_or(Waker::noop()));
-        let joined = self.tasks.poll_next_unpin(&mut cx);
+        // Nothing is waited for, so there is nothing to give way at; and "none" must mean none.
+        let joined = giveway_budget::unconstrained(&mut self.tasks).poll_next_unpin(&mut cx);
         self.joiner = joiner;
         match joined {
             Poll::Ready(joined) => joined,

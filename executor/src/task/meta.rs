@@ -1,6 +1,6 @@
 //! What the runtime knows of a task, in the task's own allocation.
 
-use super::Id;
+use super::{Class, Id};
 use crate::registry::Links;
 use crate::runtime::Shared;
 use crate::sched::PointerSized;
@@ -89,8 +89,10 @@ pub(crate) struct Meta {
     // pointer is that of the allocation, so many bytes before this struct; its provenance is exposed at the same time.
     waker: Cell<Option<&'static RawWakerVTable>>,
     waker_offset: Cell<u8>,
-    // Which field of `origin` is there.
-    named: bool,
+    // `NAMED` and `BACKGROUND`: what is fixed at the spawn.
+    traits: u8,
+    // The task changed places with another when it was polled last. Belongs to whoever polls or queues it.
+    swapped: Cell<bool>,
     // Whether the registry has this task. Belongs to whoever spawns, polls or drops it, of whom there is one at a time.
     registered: Cell<bool>,
     // The number of the registry's shard, for the same.
@@ -100,6 +102,10 @@ pub(crate) struct Meta {
     // Set by whoever aborts, read by the task at each poll.
     aborted: AtomicBool,
 }
+
+/// The name is there, with the location: see [`Origin`].
+const NAMED: u8 = 1;
+const BACKGROUND: u8 = 2;
 
 const _: () = assert!(size_of::<Meta>() <= 7 * size_of::<u64>());
 
@@ -123,8 +129,8 @@ unsafe impl Sync for Meta {}
 impl Drop for Meta {
     #[inline]
     fn drop(&mut self) {
-        if self.named {
-            // SAFETY: `named` says that this field is there.
+        if self.traits & NAMED != 0 {
+            // SAFETY: `NAMED` says that this field is there.
             let named = unsafe { &mut self.origin.named };
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(named) };
@@ -134,8 +140,14 @@ impl Drop for Meta {
 
 impl Meta {
     #[inline(always)]
-    pub(crate) fn new(shared: *const Shared, name: Option<Box<str>>, location: &'static Location<'static>) -> Self {
-        let named = name.is_some();
+    pub(crate) fn new(
+        shared: *const Shared,
+        name: Option<Box<str>>,
+        class: Class,
+        location: &'static Location<'static>,
+    ) -> Self {
+        let named = if name.is_some() { NAMED } else { 0 };
+        let class = if class == Class::Background { BACKGROUND } else { 0 };
         let origin = match name {
             None => Origin { location },
             Some(name) => Origin { named: ManuallyDrop::new(Box::new(Named { location, name })) },
@@ -147,7 +159,8 @@ impl Meta {
             links: Links::new(),
             waker: Cell::new(None),
             waker_offset: Cell::new(0),
-            named,
+            traits: named | class,
+            swapped: Cell::new(false),
             registered: Cell::new(false),
             shard: Cell::new(0),
             ended: AtomicBool::new(false),
@@ -156,8 +169,8 @@ impl Meta {
     }
 
     fn named(&self) -> Option<&Named> {
-        // SAFETY: `named` says that this field is there.
-        self.named.then(|| &***unsafe { &self.origin.named })
+        // SAFETY: `NAMED` says that this field is there.
+        (self.traits & NAMED != 0).then(|| &***unsafe { &self.origin.named })
     }
 
     /// The task's name, if it was given one.
@@ -173,6 +186,26 @@ impl Meta {
             // SAFETY: it has no name, so this field is there.
             None => unsafe { self.origin.location },
         }
+    }
+
+    #[inline]
+    pub(crate) fn is_background(&self) -> bool {
+        self.traits & BACKGROUND != 0
+    }
+
+    /// Whether the task changed places with another when it was polled last. Forgets it.
+    #[inline]
+    pub(crate) fn take_swapped(&self) -> bool {
+        let swapped = self.swapped.get();
+        if swapped {
+            self.swapped.set(false);
+        }
+        swapped
+    }
+
+    /// The task changes places with another. For whoever queues it, before it is queued.
+    pub(crate) fn set_swapped(&self) {
+        self.swapped.set(true);
     }
 
     /// Remembers the waker's parts. Before the task is pushed anywhere.

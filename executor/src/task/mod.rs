@@ -5,6 +5,7 @@
 
 mod abort;
 mod builder;
+mod class;
 mod contain;
 mod error;
 mod future;
@@ -15,12 +16,13 @@ mod meta;
 
 pub use abort::AbortHandle;
 pub use builder::Builder;
+pub use class::{Class, class, spawn_background};
 pub use error::JoinError;
 pub use id::Id;
 pub use join::JoinHandle;
 pub use join_set::JoinSet;
 
-pub use giveway_yield::YieldNow;
+pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
 pub(crate) use contain::{Payload, contain, drop_contained};
 pub(crate) use future::allocate;
@@ -51,6 +53,8 @@ pub(crate) fn describe(
 /// thread has [entered](crate::Handle::enter); anywhere else it is the default runtime, started at first use. The
 /// task starts at once, whether the handle is awaited or not, on any worker, and moves between workers at will.
 ///
+/// It inherits the [class](Class) of the task that spawns it: what a background task spawns is of the background too.
+///
 /// Unlike tokio's, it does not panic outside a runtime, and a `std::thread` does not inherit the runtime of the thread
 /// that started it: there this means the default runtime. Give the thread a [`Handle`](crate::Handle).
 ///
@@ -78,7 +82,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    context::spawn(None, Location::caller(), future)
+    context::spawn(None, None, Location::caller(), future)
 }
 
 /// Goes to the back of its worker's queue, once.

@@ -1,0 +1,366 @@
+//! The count of operations left in the current poll: who sets it, who reads it, who spends it.
+//!
+//! It owns the thread-local `REMAINING`, whose value is 0..=255 inside `with_budget` and `UNCONSTRAINED` elsewhere,
+//! never anything between. Whether another thread wants the budget to count as empty is `interrupt`'s.
+//!
+//! Unlike tokio's, a refund gives back one operation and not the count of before: what others spent while the
+//! `Restore` was held stays spent.
+
+use crate::interrupt;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::task::{Context, Poll};
+
+/// How many operations an executor grants a task for one poll.
+///
+/// Small enough that a task which never waits gives its neighbours a turn every few tens of microseconds, large
+/// enough that the extra trip through the queue is lost in the cost of 128 operations.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_budget::{OPERATIONS, remaining, with_budget};
+///
+/// with_budget(OPERATIONS, || assert_eq!(remaining(), Some(128)));
+/// ```
+pub const OPERATIONS: u8 = 128;
+
+/// The thread-local's value when no executor constrains this thread.
+const UNCONSTRAINED: u16 = u16::MAX;
+
+/// How often a poll is refused before it is let go.
+///
+/// A task that is refused returns: that is the point. One that is refused a thousand times without returning cannot: an
+/// executor inside the task (`futures::executor::block_on`) polls in a loop and waits for it. It would wait for ever.
+const REFUSALS: u16 = 1_000;
+
+thread_local! {
+    // How often the current poll was refused.
+    static REFUSED: Cell<u16> = const { Cell::new(0) };
+    // Operations left in the current poll, or `UNCONSTRAINED`. Constant-initialised and without a destructor, so
+    // that reading it is one load and works even while the thread's other locals are being destroyed.
+    static REMAINING: Cell<u16> = const { Cell::new(UNCONSTRAINED) };
+}
+
+/// Runs `f` with a budget of `operations`, then puts back the budget that was there before, even if `f` panics.
+///
+/// This is what an executor wraps around each poll. Returns what `f` returned. Calls nest: the inner budget is
+/// neither taken from the outer nor added to it.
+///
+/// Not guaranteed: that `f` ends after so many operations. Only what asks is refused. A budget of 0 refuses everything,
+/// so a task that is given no other never makes progress.
+///
+/// # Panics
+///
+/// Only if `f` does.
+///
+/// # Examples
+///
+/// ```
+/// giveway_budget::with_budget(0, || assert!(!giveway_budget::has_remaining()));
+/// assert!(giveway_budget::has_remaining());
+/// ```
+#[inline]
+pub fn with_budget<R>(operations: u8, f: impl FnOnce() -> R) -> R {
+    with_remaining(u16::from(operations), f)
+}
+
+/// As [`with_budget`], but nothing that `f` does is counted.
+#[inline]
+pub(crate) fn without_budget<R>(f: impl FnOnce() -> R) -> R {
+    with_remaining(UNCONSTRAINED, f)
+}
+
+#[inline]
+fn with_remaining<R>(remaining: u16, f: impl FnOnce() -> R) -> R {
+    struct PutBack(u16);
+    impl Drop for PutBack {
+        #[inline]
+        fn drop(&mut self) {
+            REMAINING.set(self.0);
+        }
+    }
+    REFUSED.set(0);
+    let _put_back = PutBack(REMAINING.replace(remaining));
+    f()
+}
+
+/// Operations left in the current poll; `None` when nothing constrains this thread.
+///
+/// While an [interrupt](crate::with_interrupt) is raised it is `Some(0)`, whatever the count.
+///
+/// Not guaranteed: that the next operation finds what this saw. An interrupt may come or go between the two.
+///
+/// # Panics
+///
+/// Never.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(giveway_budget::remaining(), None);
+/// giveway_budget::with_budget(7, || assert_eq!(giveway_budget::remaining(), Some(7)));
+/// ```
+#[inline]
+pub fn remaining() -> Option<u8> {
+    // `UNCONSTRAINED` is the one value that does not fit.
+    let left = u8::try_from(REMAINING.get()).ok()?;
+    Some(if left == 0 || interrupt::raised() { 0 } else { left })
+}
+
+/// Whether an operation may still be spent in this poll. Always true when nothing constrains this thread.
+///
+/// A scheduler inside a task (a `FuturesUnordered`, say) can stop early when this turns false, instead of polling
+/// children that can only answer `Pending`. It must then wake its task itself; the
+/// [crate's page](crate#a-scheduler-inside-a-task) has one in full.
+///
+/// Not guaranteed: that the next operation finds what this saw. An interrupt may come or go between the two.
+///
+/// # Panics
+///
+/// Never.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_budget::{has_remaining, with_budget};
+///
+/// assert!(has_remaining(), "no executor, no constraint");
+/// with_budget(1, || assert!(has_remaining()));
+/// with_budget(0, || assert!(!has_remaining()));
+/// ```
+#[inline]
+pub fn has_remaining() -> bool {
+    may_spend(REMAINING.get())
+}
+
+/// The count comes first: an unconstrained thread, and one that has spent everything, need not look at the flag.
+#[inline]
+fn may_spend(left: u16) -> bool {
+    left == UNCONSTRAINED || (left != 0 && !interrupt::raised())
+}
+
+/// Spends one operation, or, when none are left, wakes the task and returns `Pending`.
+///
+/// Call it first in a resource's `poll`, before anything is taken that a `Pending` would lose. Keep the returned
+/// [`Restore`] until it is known whether the operation made progress.
+///
+/// `Pending` means that the waker of `cx` has been woken, once, before this returned: the caller returns `Pending` and
+/// registers nothing. At once and not after the poll, because that is how a scheduler inside the task sees that its
+/// child gave way, and stops.
+///
+/// Not guaranteed: fairness among the resources of one task. Whichever is polled first spends first. And a poll that is
+/// refused a thousand times is let go: what polls there is an executor inside the task, which would never return.
+///
+/// # Panics
+///
+/// Only if the waker does.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_budget::{poll_proceed, with_budget};
+/// use std::task::{Context, Poll, Waker};
+///
+/// let mut cx = Context::from_waker(Waker::noop());
+/// with_budget(1, || {
+///     let Poll::Ready(spent) = poll_proceed(&mut cx) else { unreachable!("one is left") };
+///     assert!(poll_proceed(&mut cx).is_pending());
+///     drop(spent); // No progress after all.
+///     assert!(poll_proceed(&mut cx).is_ready());
+/// });
+/// ```
+///
+/// A resource in full is on the [crate's page](crate#a-resource-of-your-own).
+#[inline]
+pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Restore> {
+    let left = REMAINING.get();
+    if !may_spend(left) {
+        give_way(cx);
+        return Poll::Pending;
+    }
+    let refund = left != UNCONSTRAINED;
+    if refund {
+        REMAINING.set(left - 1);
+    }
+    Poll::Ready(Restore { refund, not_send: PhantomData })
+}
+
+/// As [`poll_proceed`], but takes nothing yet: for a wrapper that spends only when what it wraps was ready.
+#[inline]
+pub(crate) fn poll_has_remaining(cx: &mut Context<'_>) -> Poll<()> {
+    if has_remaining() {
+        return Poll::Ready(());
+    }
+    give_way(cx);
+    Poll::Pending
+}
+
+/// Spends an operation that has been done; nothing where none is left.
+#[inline]
+pub(crate) fn spend() {
+    let left = REMAINING.get();
+    if left != UNCONSTRAINED {
+        REMAINING.set(left.saturating_sub(1));
+    }
+}
+
+/// Out of line, for it happens once a poll at most where the task is well behaved.
+#[cold]
+fn give_way(cx: &mut Context<'_>) {
+    REFUSED.set(REFUSED.get() + 1);
+    if REFUSED.get() >= REFUSALS {
+        // For the rest of this poll. `with_budget` puts back what was there before it.
+        REMAINING.set(UNCONSTRAINED);
+    }
+    cx.waker().wake_by_ref();
+}
+
+/// Gives an operation back on drop, unless it [made progress](Restore::made_progress).
+///
+/// Without the refund a task that polls many resources, each pending, would use up its budget on waiting and could
+/// deadlock against the one that is ready.
+///
+/// Drop it in the poll that made it. Kept for longer, it refunds nothing where the thread is unconstrained by then, and
+/// otherwise gives its operation to whichever poll is under way. It is not `Send`.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_budget::{poll_proceed, remaining, with_budget};
+/// use std::task::{Context, Waker};
+///
+/// let mut cx = Context::from_waker(Waker::noop());
+/// with_budget(2, || {
+///     let spent = poll_proceed(&mut cx);
+///     assert_eq!(remaining(), Some(1));
+///     drop(spent);
+///     assert_eq!(remaining(), Some(2));
+/// });
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping this refunds the operation; call `made_progress` if there was one"]
+pub struct Restore {
+    refund: bool,
+    // It belongs to the thread whose budget was spent.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Restore {
+    /// Keeps the operation spent.
+    ///
+    /// # Panics
+    ///
+    /// Never.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// giveway_budget::with_budget(2, || {
+    ///     let Poll::Ready(spent) = giveway_budget::poll_proceed(&mut cx) else { unreachable!() };
+    ///     spent.made_progress();
+    ///     assert_eq!(giveway_budget::remaining(), Some(1));
+    /// });
+    /// ```
+    #[inline]
+    pub fn made_progress(mut self) {
+        self.refund = false;
+    }
+}
+
+impl Drop for Restore {
+    #[inline]
+    fn drop(&mut self) {
+        let now = REMAINING.get();
+        // One operation, and not the count of before: others may have been spent since. None at all where the poll that
+        // spent it has ended: an unconstrained count stays so, and a full one must not grow past what `u8` holds.
+        if self.refund && now < u16::from(u8::MAX) {
+            REMAINING.set(now + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counting::Wakes;
+    use std::panic::catch_unwind;
+    use std::task::Waker;
+
+    #[test]
+    fn an_operation_is_refunded_unless_it_made_progress() {
+        let mut cx = Context::from_waker(Waker::noop());
+        with_budget(2, || {
+            drop(poll_proceed(&mut cx));
+            assert_eq!(remaining(), Some(2));
+            let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("two operations are left") };
+            spent.made_progress();
+            assert_eq!(remaining(), Some(1));
+        });
+    }
+
+    #[test]
+    fn a_refund_gives_back_one_operation_and_only_to_the_poll_that_spent_it() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let late = with_budget(5, || {
+            let Poll::Ready(first) = poll_proceed(&mut cx) else { panic!("five are left") };
+            for _ in 0..4 {
+                let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("some are left") };
+                spent.made_progress();
+            }
+            drop(first);
+            assert_eq!(remaining(), Some(1));
+            poll_proceed(&mut cx)
+        });
+        drop(late);
+        assert_eq!(remaining(), None, "nothing constrains a thread without an executor");
+    }
+
+    #[test]
+    fn a_late_refund_does_not_lift_the_constraint_of_a_full_budget() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let late = with_budget(1, || poll_proceed(&mut cx));
+        with_budget(u8::MAX, || {
+            drop(late);
+            assert_eq!(remaining(), Some(u8::MAX));
+        });
+    }
+
+    #[test]
+    fn a_spent_budget_wakes_the_task_and_an_unspent_one_does_not() {
+        let (wakes, waker) = Wakes::new();
+        let mut cx = Context::from_waker(&waker);
+        with_budget(1, || {
+            let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("one is left") };
+            spent.made_progress();
+            assert_eq!(wakes.count(), 0);
+            assert!(poll_proceed(&mut cx).is_pending());
+            assert_eq!(wakes.count(), 1);
+            assert!(!has_remaining());
+        });
+    }
+
+    #[test]
+    fn an_unconstrained_thread_never_runs_out() {
+        let mut cx = Context::from_waker(Waker::noop());
+        spend();
+        // More than the cell could count down.
+        for _ in 0..=u16::MAX {
+            let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("nothing constrains this thread") };
+            spent.made_progress();
+        }
+        assert_eq!(remaining(), None);
+    }
+
+    #[test]
+    fn the_outer_budget_is_back_after_a_panic() {
+        with_budget(5, || {
+            assert!(catch_unwind(|| with_budget(1, || panic!("in the inner poll"))).is_err());
+            assert_eq!(remaining(), Some(5));
+        });
+        assert_eq!(remaining(), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! The runtime as the host of yield points: how a worker, and a thread in `block_on`, answer them.
+
+use crate::runtime::{Phase, Shared};
+use crate::sched::{Pace, Settings};
+use crate::task::YieldNowIfBusy;
+use crate::worker::Worker;
+use giveway_yield::host::{Host, Ticket, with_host};
+use std::cell::Cell;
+use std::num::NonZeroU64;
+use std::sync::atomic::AtomicUsize;
+
+/// Gives way if every worker is busy and work waits; otherwise is ready at once. The yield point of a polite background
+/// loop.
+///
+/// - If any worker is idle it is ready at once: a thread-local read, a load and a compare, inlined.
+/// - Otherwise it looks whether somebody has asked this worker to give way, whether anything is in this worker's own
+///   queue or in the global one; if not it is ready at once, after some two nanoseconds.
+/// - What waits in this worker's own queue changes places with the task. For anything else, and if the task changed
+///   places the last time too, it goes into the yield queue, from which workers take something only when nothing else is
+///   runnable anywhere.
+/// - Whoever makes foreground work runnable while no worker is idle asks one worker that can give way to do so. Besides,
+///   a worker's yield points look at every other worker's queue at most every 0.1 ms
+///   ([`Builder::wide_look_interval`](crate::Builder::wide_look_interval)).
+///
+/// Inside `join!`, `select!` or a `FuturesUnordered` the whole task gives way. In the future of
+/// [`block_on`](crate::block_on) its thread does. Outside any runtime it is ready at once. When the runtime is shut down,
+/// it gives way for good.
+///
+/// # Not guaranteed
+///
+/// Fairness among those that gave way, or that one runs again while there is other work:
+/// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. In an executor nested inside a task, which
+/// polls in a loop and never lets the task return, it is ready after a few polls.
+///
+/// # Cancel safety
+///
+/// Dropping the future before it is ready leaves no trace but one spurious wake-up: a task that does not wait at a yield
+/// point any more when its poll returns does not give way.
+///
+/// # Examples
+///
+/// ```
+/// # fn work_on(_: u32) {}
+/// giveway::block_on(async {
+///     let job = giveway::spawn(async {
+///         for chunk in 0..1_000 {
+///             work_on(chunk); // some tens of microseconds
+///             giveway::yield_now_if_busy().await; // foreground work goes first
+///         }
+///     });
+///     job.await.unwrap();
+/// });
+/// ```
+#[inline]
+pub fn yield_now_if_busy() -> YieldNowIfBusy {
+    giveway_yield::yield_now_if_busy()
+}
+
+/// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await.
+///
+/// # Not guaranteed
+///
+/// That the answer is the same a moment later. Outside any runtime it is false.
+///
+/// # Examples
+///
+/// ```
+/// # fn hash(_: usize) {}
+/// giveway::block_on(async {
+///     let mut next = 0;
+///     while next < 1_000 {
+///         // A library without async gets as far as it can,
+///         while next < 1_000 && !giveway::should_yield() {
+///             hash(next);
+///             next += 1;
+///         }
+///         // and its caller lets others go first.
+///         giveway::yield_now_if_busy().await;
+///     }
+/// });
+/// ```
+#[inline]
+pub fn should_yield() -> bool {
+    giveway_yield::should_yield()
+}
+
+impl Worker {
+    /// Runs `f` with this worker answering the yield points of this thread, and its interrupt cutting budgets short.
+    pub(crate) fn with_yield_points(&self, f: impl FnOnce()) {
+        #[cfg(not(giveway_loom))]
+        let f = || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
+        with_host(self, f);
+    }
+
+    /// Names the poll that goes on: which worker, and its how many-th.
+    fn ticket(&self) -> Ticket {
+        let (worker, poll) = (self.index() as u64 + 1, u64::from(self.core().tick()));
+        Ticket::new(NonZeroU64::new(worker << 32 | poll).expect("the worker's part is not zero"))
+    }
+}
+
+impl Host for Worker {
+    fn idle_workers(&self) -> &AtomicUsize {
+        self.shared().scheduler.idle.idle_hint()
+    }
+
+    fn work_waits(&self) -> bool {
+        self.shared().scheduler.would_give_way(self.core(), || self.shared().now())
+    }
+
+    #[inline]
+    fn give_way(&self) -> Option<Ticket> {
+        let way = self.shared().scheduler.yield_point(self.core(), || self.shared().now())?;
+        self.core().manners().ask(way);
+        Some(self.ticket())
+    }
+
+    fn take_back(&self, ticket: Ticket) -> bool {
+        let this_poll = ticket == self.ticket();
+        if this_poll {
+            self.shared().scheduler.take_back(self.core());
+        }
+        this_poll
+    }
+}
+
+/// A thread in `block_on`. It holds no core and nobody interrupts it, so it looks for itself.
+pub(crate) struct Caller<'a> {
+    shared: &'a Shared,
+    pace: Pace,
+    // The number of the poll that goes on.
+    poll: Cell<u64>,
+    // How many yield points want it to give way.
+    asked: Cell<u32>,
+}
+
+/// Tells the tickets of a `Caller` from those of workers.
+const CALLER: u64 = 1 << 63;
+
+impl<'a> Caller<'a> {
+    pub(crate) fn new(shared: &'a Shared) -> Self {
+        let pace = Pace::new(Settings::default().wide_look_interval);
+        Self { shared, pace, poll: Cell::new(0), asked: Cell::new(0) }
+    }
+
+    pub(crate) fn begin_poll(&self) {
+        self.poll.set(self.poll.get() + 1);
+        self.asked.set(0);
+    }
+
+    /// Whether the poll that has returned is to give way.
+    pub(crate) fn asked(&self) -> bool {
+        self.asked.get() > 0
+    }
+
+    fn ticket(&self) -> Ticket {
+        Ticket::new(NonZeroU64::new(CALLER | self.poll.get()).expect("a bit is set"))
+    }
+}
+
+impl Host for Caller<'_> {
+    fn idle_workers(&self) -> &AtomicUsize {
+        self.shared.scheduler.idle.idle_hint()
+    }
+
+    fn work_waits(&self) -> bool {
+        let scheduler = &self.shared.scheduler;
+        // Nobody would wake it again once the runtime is closed.
+        self.shared.gate.phase() == Phase::Open
+            && (!scheduler.injector.is_empty()
+                || self.pace.count() && self.pace.is_due(self.shared.now()) && scheduler.work_waits())
+    }
+
+    fn give_way(&self) -> Option<Ticket> {
+        if !self.work_waits() {
+            return None;
+        }
+        self.asked.set(self.asked.get() + 1);
+        Some(self.ticket())
+    }
+
+    fn take_back(&self, ticket: Ticket) -> bool {
+        let this_poll = ticket == self.ticket();
+        if this_poll {
+            self.asked.set(self.asked.get().saturating_sub(1));
+        }
+        this_poll
+    }
+}

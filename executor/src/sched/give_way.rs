@@ -1,0 +1,208 @@
+//! Giving way: what a yield point decides, and what becomes of a task that gave way.
+//!
+//! CockroachDB's `runtime.Yield` is the model, with two differences. There a yield point finds work on other cores only
+//! by looking, every quarter of a millisecond; here whoever queues it interrupts a core that can give way
+//! (`polite.rs`), and the look is a net below that. And there everything polite has to call it; here a background
+//! task waits in the yield queue whenever it becomes runnable on a busy machine, whether it has yield points or not.
+//!
+//! The protocol is in `yielding.md`.
+
+use crate::sync::fence;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::{Local, PointerSized, Quiet, Scheduler, Source, Way, Yielded};
+
+/// Every so many ticks a worker looks for a task that has waited in the yield queue for too long, if there is a limit.
+/// Not every tick: however many are overdue, the foreground gets seven turns out of eight.
+const OVERDUE_TICK: u32 = 8;
+
+/// What a user may set. In nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// How often a core looks at all the others, at most.
+    pub(crate) wide_look_interval: u64,
+    /// How long a task may wait in the yield queue while other work goes first.
+    pub(crate) yield_patience: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { wide_look_interval: 100_000, yield_patience: None }
+    }
+}
+
+impl<T: PointerSized> Scheduler<T> {
+    /// The running task is at a yield point, and no worker is idle: does it give way, and how? `now` is the clock, which
+    /// is read now and then.
+    #[inline]
+    pub(crate) fn yield_point(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Way> {
+        let manners = core.manners();
+        let mut wide = manners.pace.count();
+        if !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty() {
+            // A task that went to the back of this queue a moment ago and still finds somebody in it has met another
+            // polite one. One of them has to leave, or they change places for ever.
+            return Some(if manners.swapped() { Way::Park } else { Way::Swap });
+        }
+        wide |= self.polite.is_interrupted(core.index());
+        wide |= !self.injector.is_empty();
+        wide |= !manners.is_armed();
+        if wide {
+            return self.look_wide(core, now);
+        }
+        manners.forget_swap();
+        None
+    }
+
+    /// Somebody may wait elsewhere.
+    #[cold]
+    fn look_wide(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Way> {
+        let manners = core.manners();
+        if !self.injector.is_empty() {
+            return Some(Way::Park);
+        }
+        let asked = self.polite.is_interrupted(core.index());
+        let look = if asked || !manners.is_armed() {
+            // A request may be out of date: what it was about may have been taken by another. Then we want the next.
+            self.arm(core);
+            true
+        } else {
+            manners.pace.is_due(now())
+        };
+        if look && self.work_waits() {
+            return Some(Way::Park);
+        }
+        manners.forget_swap();
+        None
+    }
+
+    /// From now on everybody who can is to give way: the runtime closes, and a task that is in no queue is not dropped.
+    pub(crate) fn close(&self) {
+        // Ordering: relaxed store, SeqCst fence, then the requests. The fence is the partner of the one in `arm`: a core
+        // that wipes out our request while arming sees this when it looks.
+        self.closing.store(true, Relaxed);
+        fence(SeqCst);
+        (0..self.cores().len()).for_each(|core| self.polite.interrupt(core));
+    }
+
+    /// The look of a yield point, for somebody who only asks. True if work waits.
+    pub(crate) fn would_give_way(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> bool {
+        let way = self.yield_point(core, now);
+        if way.is_some() {
+            self.ask_again(core);
+        }
+        way.is_some()
+    }
+
+    /// A yield point that was to give way did not: its future was dropped.
+    pub(crate) fn take_back(&self, core: &Local<T>) {
+        core.manners().take_back();
+        if core.manners().asked().is_none() {
+            self.ask_again(core);
+        }
+    }
+
+    /// The look that found work may have answered a request. What it was about still waits, so the next yield point has
+    /// to see it.
+    fn ask_again(&self, core: &Local<T>) {
+        self.polite.interrupt(core.index());
+    }
+
+    fn arm(&self, core: &Local<T>) {
+        self.polite.arm(core.index());
+        core.manners().set_armed(true);
+    }
+
+    /// A poll begins. `swapped`: the task changed places with another when it was polled last.
+    #[inline]
+    pub(crate) fn begin_poll(&self, core: &Local<T>, source: Source, background: bool, swapped: bool) {
+        let manners = core.manners();
+        manners.begin_poll(background, swapped);
+        // One that is overdue has been asked to give way often enough.
+        let polite = (background || swapped) && source != Source::Overdue;
+        match (polite, source) {
+            // `resume` has armed the core, and looked.
+            (_, Source::Yielded) => {}
+            (true, _) => {
+                if !manners.is_armed() || self.polite.is_interrupted(core.index()) {
+                    self.begin_polite(core);
+                }
+            }
+            (false, _) if manners.is_armed() => self.end_polite(core),
+            // A request that came late, for a task that is gone.
+            (false, _) => self.polite.clear(core.index()),
+        }
+        self.remote(core).begin_poll(core.tick());
+    }
+
+    #[cold]
+    fn begin_polite(&self, core: &Local<T>) {
+        self.arm(core);
+        if self.work_waits() {
+            self.polite.interrupt(core.index());
+        }
+    }
+
+    #[cold]
+    fn end_polite(&self, core: &Local<T>) {
+        core.manners().set_armed(false);
+        if self.polite.disarm(core.index()) {
+            // It was meant for the task that ran here before, which ended without answering.
+            self.polite.interrupt_one();
+        }
+    }
+
+    /// The running task has made foreground work runnable: if it is of the background, and so may have no yield points,
+    /// its next operation is one.
+    #[inline]
+    pub(crate) fn interrupt_own(&self, core: &Local<T>) {
+        if core.manners().runs_background() {
+            self.polite.interrupt(core.index());
+        }
+    }
+
+    /// A task gives way, as its yield point decided. Its poll has returned, and its core's holder looks for work next.
+    pub(crate) fn give_way(&self, core: &Local<T>, task: T, way: Way, now: impl FnOnce() -> u64) {
+        match way {
+            Way::Swap => self.push_back(core, task),
+            Way::Park => self.push_yielded_task(Yielded::Task(task), now),
+        }
+        core.set_unannounced(Quiet::GaveWay);
+    }
+
+    /// Into the yield queue. The caller owes [`Self::announce_yielded`].
+    pub(crate) fn push_yielded_task(&self, yielded: Yielded<T>, now: impl FnOnce() -> u64) {
+        let since = if self.settings.yield_patience.is_some() { now() } else { 0 };
+        self.yielded.push(yielded, since);
+    }
+
+    /// Something has given way. Returns a worker to unpark, should one be idle. Nobody is interrupted for it.
+    pub(crate) fn announce_yielded(&self) -> Option<usize> {
+        self.idle.announce(|| ())
+    }
+
+    /// Step 6 of the order: one from the yield queue, if nothing waits anywhere. Not to be called as a searcher.
+    pub(crate) fn resume(&self, core: &Local<T>) -> Option<Yielded<T>> {
+        if self.yielded.is_empty() {
+            return None;
+        }
+        // Armed first: what is queued after the look interrupts us.
+        self.arm(core);
+        if self.work_waits() {
+            return None;
+        }
+        self.yielded.take()
+    }
+
+    /// One from the yield queue that has waited for too long, if there is a limit.
+    #[inline]
+    pub(crate) fn take_overdue(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Yielded<T>> {
+        let patience = self.settings.yield_patience?;
+        if !core.tick().is_multiple_of(OVERDUE_TICK) || self.yielded.is_empty() {
+            return None;
+        }
+        let overdue = self.yielded.take_from_before(now().checked_sub(patience)?)?;
+        // It counts as a turn. The next one is not a multiple, and goes to the foreground.
+        core.advance_tick();
+        Some(overdue)
+    }
+}

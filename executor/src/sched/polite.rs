@@ -1,0 +1,154 @@
+//! Which cores run something that can give way, and how to ask one of them to.
+//!
+//! A bit a core in a word (a word for every 64 cores), and a flag a core. The bit says that the core runs a task which
+//! can give way, and that nobody has asked it to. Whoever makes foreground work runnable while no worker is idle clears
+//! one bit and sets the flag of that core: its interrupt. So two pushes interrupt two cores, and a push beside nothing
+//! that could give way costs one load.
+//!
+//! The protocol is in `yielding.md`. Every access here is relaxed: what orders them is a SeqCst fence between a push and a
+//! look at the bits, one between a bit and a look at the queues, and one where a request is passed on.
+
+use crate::sync::{AtomicBool, AtomicUsize, fence};
+use crossbeam_utils::CachePadded;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+const BITS: usize = usize::BITS as usize;
+
+/// The polite cores of one runtime, and their interrupts.
+pub(crate) struct PoliteSet {
+    // Set by the core's holder, cleared by it or by whoever interrupts it.
+    armed: Box<[CachePadded<AtomicUsize>]>,
+    // Set by whoever interrupts the core, cleared by its holder. On a line of its own: read at every yield point.
+    interrupts: Box<[CachePadded<AtomicBool>]>,
+}
+
+impl PoliteSet {
+    pub(crate) fn new(cores: usize) -> Self {
+        Self {
+            armed: (0..cores.div_ceil(BITS)).map(|_| CachePadded::new(AtomicUsize::new(0))).collect(),
+            interrupts: (0..cores).map(|_| CachePadded::new(AtomicBool::new(false))).collect(),
+        }
+    }
+
+    /// The core runs something that can give way, and wants to be told. The caller looks for waiting work *afterwards*:
+    /// whatever was pushed before somebody could see the bit, it sees then.
+    pub(crate) fn arm(&self, core: usize) {
+        self.clear(core);
+        let (word, bit) = self.place(core);
+        word.fetch_or(bit, Relaxed);
+        // Ordering: SeqCst fence, partner of the one in `IdleSet::announce`. Our bit is set before it and our look comes
+        // after it; a pusher's push comes before its fence and its look at the bits after. One sees the other. It also
+        // acquires from whoever cleared the bit, so that a request which the store above wiped out is not lost: the
+        // look sees the work it was about.
+        fence(SeqCst);
+    }
+
+    /// The core is about to run something that cannot give way. True if it had been asked to, and has not answered:
+    /// then the caller passes the request on, with [`Self::interrupt_one`].
+    #[must_use = "a request that was not answered has to be passed on"]
+    pub(crate) fn disarm(&self, core: usize) -> bool {
+        let (word, bit) = self.place(core);
+        let asked = word.fetch_and(!bit, Relaxed) & bit == 0;
+        self.clear(core);
+        // Ordering: SeqCst fence: after that of whoever asked us, because we saw its change of the word; and before that
+        // of whoever sees what we do next. So who is asked in our place sees the work that we were asked for. (Loom does
+        // not miss this one: its fences are stronger.)
+        fence(SeqCst);
+        asked
+    }
+
+    /// Asks one core to give way, if there is one that can. Called after a fence.
+    #[inline]
+    pub(crate) fn interrupt_one(&self) {
+        for (index, word) in self.armed.iter().enumerate() {
+            if word.load(Relaxed) != 0 && self.interrupt_one_of(index) {
+                return;
+            }
+        }
+    }
+
+    #[cold]
+    fn interrupt_one_of(&self, index: usize) -> bool {
+        let word = &self.armed[index];
+        loop {
+            let armed = word.load(Relaxed);
+            if armed == 0 {
+                return false;
+            }
+            let lowest = armed.trailing_zeros() as usize;
+            let bit = 1 << lowest;
+            if word.fetch_and(!bit, Relaxed) & bit != 0 {
+                self.interrupt(index * BITS + lowest);
+                return true;
+            }
+        }
+    }
+
+    /// Asks this core to give way.
+    pub(crate) fn interrupt(&self, core: usize) {
+        self.interrupts[core].store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_interrupted(&self, core: usize) -> bool {
+        self.interrupts[core].load(Relaxed)
+    }
+
+    /// Forgets a request. The holder's to call.
+    #[inline]
+    pub(crate) fn clear(&self, core: usize) {
+        let interrupt = &self.interrupts[core];
+        // See `arm` for why a request that comes just now is not lost with it.
+        if interrupt.load(Relaxed) {
+            interrupt.store(false, Relaxed);
+        }
+    }
+
+    /// The flag by which the budget of a task on this core is cut short.
+    #[cfg(not(giveway_loom))]
+    pub(crate) fn flag(&self, core: usize) -> &AtomicBool {
+        &self.interrupts[core]
+    }
+
+    fn place(&self, core: usize) -> (&AtomicUsize, usize) {
+        (&self.armed[core / BITS], 1 << (core % BITS))
+    }
+
+    #[cfg(all(test, not(giveway_loom)))]
+    pub(crate) fn is_armed(&self, core: usize) -> bool {
+        let (word, bit) = self.place(core);
+        word.load(Relaxed) & bit != 0
+    }
+}
+
+#[cfg(all(test, not(giveway_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_goes_to_another_core() {
+        let set = PoliteSet::new(130);
+        for core in [3, 64, 129] {
+            set.arm(core);
+        }
+        for _ in 0..5 {
+            set.interrupt_one();
+        }
+        let asked: Vec<_> = (0..130).filter(|&core| set.is_interrupted(core)).collect();
+        assert_eq!(asked, [3, 64, 129]);
+        assert!((0..130).all(|core| !set.is_armed(core)));
+    }
+
+    #[test]
+    fn who_stops_being_polite_learns_whether_it_was_asked() {
+        let set = PoliteSet::new(2);
+        set.arm(0);
+        assert!(!set.disarm(0));
+        set.arm(0);
+        set.interrupt_one();
+        assert!(set.disarm(0));
+        assert!(!set.is_interrupted(0));
+        set.interrupt_one();
+        assert!(!set.is_interrupted(0), "it is not armed any more");
+    }
+}

@@ -1,0 +1,66 @@
+//! A locked ring whose emptiness can be seen without the lock.
+
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, lock};
+use crossbeam_utils::CachePadded;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// An emptied ring larger than this gives its memory back.
+pub(super) const KEEP: usize = 4096;
+
+/// A locked ring. Its length is on a line of its own: a worker that keeps looking takes that line away, but whoever
+/// pushes only stores to it, and a store waits for nobody.
+pub(super) struct Ring<T> {
+    items: CachePadded<Mutex<VecDeque<T>>>,
+    // Written under the lock, read without it.
+    len: CachePadded<AtomicUsize>,
+}
+
+impl<T> Ring<T> {
+    pub(super) fn new() -> Self {
+        Self { items: CachePadded::new(Mutex::new(VecDeque::new())), len: CachePadded::new(AtomicUsize::new(0)) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
+        lock(&self.items)
+    }
+
+    /// Says how long the ring is now. Before the lock is released.
+    pub(super) fn publish(&self, items: &VecDeque<T>) {
+        // Ordering: release, partner of the acquire in `is_empty`. That an announcement follows the push in the eyes
+        // of a sleeper is the business of the fences around it (`IdleSet::announce`), not of this store.
+        self.len.store(items.len(), Release);
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        // Ordering: acquire, partner of the release in `publish`.
+        self.len.load(Acquire) == 0
+    }
+
+    pub(super) fn push(&self, item: T) {
+        let mut items = self.lock();
+        items.push_back(item);
+        self.publish(&items);
+    }
+
+    /// Takes from the front, if there is something and `wanted` says yes.
+    pub(super) fn take_if(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
+        let mut items = self.lock();
+        if !wanted(items.front()?) {
+            return None;
+        }
+        let first = items.pop_front();
+        self.publish(&items);
+        let emptied = take_if_oversized(&mut items);
+        drop(items);
+        // The allocator has locks of its own.
+        drop(emptied);
+        first
+    }
+}
+
+/// The memory of an emptied ring that has grown large.
+pub(super) fn take_if_oversized<T>(items: &mut VecDeque<T>) -> Option<VecDeque<T>> {
+    (items.is_empty() && items.capacity() > KEEP).then(|| std::mem::take(items))
+}

@@ -1,0 +1,99 @@
+//! The low-priority queue: what has given way, and waits until nothing else can run.
+//!
+//! One locked ring, first in, first out. A lock is enough: a task comes here when it gives way to another, or when a
+//! background task becomes runnable on a busy machine, and leaves when a worker has nothing else to do. First in, first
+//! out is not fairness (a task that nobody makes give way runs on for ever), but it keeps one that did from going before
+//! those that gave way earlier.
+
+use super::ring::Ring;
+use std::task::Waker;
+
+/// What waits in the yield queue.
+pub(crate) enum Yielded<T> {
+    /// A task. Whoever takes it out runs it.
+    Task(T),
+    /// A thread in `block_on`, whose own future has given way. Whoever takes it out wakes it.
+    Thread(Waker),
+}
+
+struct Entry<T> {
+    yielded: Yielded<T>,
+    // When it came, by the clock of whoever pushed it. Zero if nobody asks.
+    since: u64,
+}
+
+/// The yield queue of one runtime.
+pub(crate) struct YieldQueue<T> {
+    ring: Ring<Entry<T>>,
+}
+
+impl<T> YieldQueue<T> {
+    pub(crate) fn new() -> Self {
+        Self { ring: Ring::new() }
+    }
+
+    /// Whether there was nothing in the queue a moment ago.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    pub(crate) fn push(&self, yielded: Yielded<T>, since: u64) {
+        self.ring.push(Entry { yielded, since });
+    }
+
+    /// Takes the one that waits longest.
+    pub(crate) fn take(&self) -> Option<Yielded<T>> {
+        self.ring.take_if(|_| true).map(|entry| entry.yielded)
+    }
+
+    /// Takes the one that waits longest, if it came at `deadline` or before.
+    pub(super) fn take_from_before(&self, deadline: u64) -> Option<Yielded<T>> {
+        self.ring.take_if(|entry| entry.since <= deadline).map(|entry| entry.yielded)
+    }
+
+    /// Takes a task to be dropped; threads on the way to it are woken.
+    pub(crate) fn take_task(&self) -> Option<T> {
+        loop {
+            match self.take()? {
+                Yielded::Task(task) => return Some(task),
+                Yielded::Thread(waker) => waker.wake(),
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(giveway_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_that_waits_longest_comes_first_and_only_when_it_is_old_enough() {
+        let queue = YieldQueue::new();
+        (1..=3).for_each(|n| queue.push(Yielded::Task(n), n));
+        assert!(queue.take_from_before(0).is_none());
+        assert!(matches!(queue.take_from_before(2), Some(Yielded::Task(1))));
+        assert!(matches!(queue.take_from_before(2), Some(Yielded::Task(2))));
+        assert!(queue.take_from_before(2).is_none());
+        assert!(matches!(queue.take(), Some(Yielded::Task(3))));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn threads_are_woken_on_the_way_to_a_task() {
+        struct Count(std::sync::atomic::AtomicUsize);
+        impl std::task::Wake for Count {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let woken = std::sync::Arc::new(Count(std::sync::atomic::AtomicUsize::new(0)));
+        let queue = YieldQueue::new();
+        queue.push(Yielded::Thread(woken.clone().into()), 0);
+        queue.push(Yielded::Task(7), 0);
+        queue.push(Yielded::Thread(woken.clone().into()), 0);
+        assert_eq!(queue.take_task(), Some(7));
+        assert_eq!(queue.take_task(), None);
+        assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,83 @@
+//! Foreground and background: which tasks wait for which.
+
+use super::JoinHandle;
+use crate::runtime::context;
+use std::future::Future;
+use std::panic::Location;
+
+/// Whether somebody waits for a task, or it may wait for everybody else.
+///
+/// # Examples
+///
+/// ```
+/// use giveway::task::{self, Class};
+///
+/// giveway::block_on(async {
+///     let child = giveway::spawn_background(async { giveway::spawn(async { task::class() }).await.unwrap() });
+///     assert_eq!(child.await.unwrap(), Class::Background, "inherited");
+/// });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Class {
+    /// Runs as soon as there is a worker for it. What [`spawn`](super::spawn) makes, unless a background task calls it.
+    #[default]
+    Foreground,
+    /// Runs when nothing else can. What [`spawn_background`] makes.
+    Background,
+}
+
+/// Spawns a future as a background task of the current runtime: it runs on whatever the foreground leaves over.
+///
+/// Every time the task becomes runnable while no worker is idle it waits in the yield queue, from which workers take
+/// something only when nothing else is runnable anywhere. When its [budget](crate::budget) is spent it goes there too.
+/// And when foreground work becomes runnable while it runs, its next operation on any resource that spends the budget is
+/// cut short as if the budget were spent. So code that has no yield points in it gets out of the way all the same, as
+/// long as it awaits something now and then; a long computation should call
+/// [`yield_now_if_busy`](crate::yield_now_if_busy) (or [`budget::consume`](crate::budget::consume), which outside the
+/// background does nothing but count).
+///
+/// What it spawns is of the background too, unless a [`Builder`](super::Builder::class) says otherwise. In all other
+/// respects it is like [`spawn`](super::spawn).
+///
+/// # Not guaranteed
+///
+/// That it runs at all, on a machine whose foreground never leaves a worker free:
+/// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. Nor any order among background tasks.
+///
+/// # Panics
+///
+/// Where [`spawn`](super::spawn) does.
+///
+/// # Examples
+///
+/// ```
+/// # async fn read_block() -> Option<Vec<u8>> { None }
+/// giveway::block_on(async {
+///     let checksum = giveway::spawn_background(async {
+///         let mut sum = 0_u32;
+///         while let Some(block) = read_block().await {
+///             sum = block.iter().fold(sum, |sum, &byte| sum.wrapping_add(byte.into()));
+///         }
+///         sum
+///     });
+///     assert_eq!(checksum.await.unwrap(), 0);
+/// });
+/// ```
+#[inline]
+#[track_caller]
+pub fn spawn_background<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    context::spawn(None, Some(Class::Background), Location::caller(), future)
+}
+
+/// The class of the task that runs on this thread; the foreground if none does.
+///
+/// # Examples
+///
+/// See [`Class`].
+pub fn class() -> Class {
+    context::current_class()
+}

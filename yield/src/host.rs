@@ -1,0 +1,230 @@
+//! What a yield point asks of the executor it runs under.
+//!
+//! An executor implements [`Host`] and wraps [`with_host`] around whatever polls its tasks on a thread: the loop of a
+//! worker, a `block_on`. From then on the yield points of every library in those tasks talk to it.
+//!
+//! # Examples
+//!
+//! An executor of one task, which counts how often the task gave way:
+//!
+//! ```
+//! use giveway_yield::host::{with_host, Host, Ticket};
+//! use std::cell::Cell;
+//! use std::future::Future;
+//! use std::num::NonZeroU64;
+//! use std::pin::pin;
+//! use std::sync::atomic::AtomicUsize;
+//! use std::task::{Context, Poll, Waker};
+//!
+//! #[derive(Default)]
+//! struct Counter {
+//!     idle: AtomicUsize,
+//!     // The number of the poll that goes on, and whether it is to give way.
+//!     poll: Cell<u64>,
+//!     asked: Cell<bool>,
+//! }
+//!
+//! impl Host for Counter {
+//!     fn idle_workers(&self) -> &AtomicUsize {
+//!         &self.idle // always zero: every yield point has to ask
+//!     }
+//!     fn work_waits(&self) -> bool {
+//!         true // somebody always waits
+//!     }
+//!     fn give_way(&self) -> Option<Ticket> {
+//!         self.asked.set(true);
+//!         NonZeroU64::new(self.poll.get()).map(Ticket::new)
+//!     }
+//!     fn take_back(&self, ticket: Ticket) -> bool {
+//!         ticket.get().get() == self.poll.get() && self.asked.replace(false)
+//!     }
+//! }
+//!
+//! let host = Counter::default();
+//! let mut task = pin!(async {
+//!     giveway_yield::yield_now_if_busy().await;
+//!     giveway_yield::yield_now_if_busy().await;
+//! });
+//! let mut cx = Context::from_waker(Waker::noop());
+//! let gave_way = with_host(&host, || {
+//!     let mut gave_way = 0;
+//!     loop {
+//!         host.poll.set(host.poll.get() + 1);
+//!         host.asked.set(false);
+//!         match task.as_mut().poll(&mut cx) {
+//!             Poll::Ready(()) => return gave_way,
+//!             Poll::Pending => gave_way += u32::from(host.asked.get()),
+//!         }
+//!     }
+//! });
+//! assert_eq!(gave_way, 2);
+//! ```
+
+use std::cell::Cell;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// An executor that can say whether work waits.
+pub trait Host {
+    /// How many workers have nothing to do. While this is not zero no yield point asks any further.
+    ///
+    /// Read at every yield point, so it should be on a cache line that is seldom written. Asked for once by
+    /// [`with_host`]: it has to be the same word every time.
+    fn idle_workers(&self) -> &AtomicUsize;
+
+    /// Whether work waits that the running task should give way to. Called when no worker is idle. Changes nothing
+    /// that could be observed.
+    fn work_waits(&self) -> bool;
+
+    /// The running task is at a yield point, and no worker is idle. `None` if nobody waits, and it goes on.
+    ///
+    /// Otherwise the host notes that this task is to give way when its poll returns. The yield point wakes the task and
+    /// is pending.
+    fn give_way(&self) -> Option<Ticket>;
+
+    /// The yield point that got this ticket is polled again, or dropped. If the poll in which it got it still goes on,
+    /// the host forgets the note (unless another yield point of the task made it too) and answers true. Otherwise the
+    /// task has given way since, or moved here from another thread, and the answer is false.
+    fn take_back(&self, ticket: Ticket) -> bool;
+}
+
+/// Names the poll in which a yield point asked to give way.
+///
+/// The host chooses the number: different for every poll on every thread, as far as that goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket(NonZeroU64);
+
+impl Ticket {
+    /// A ticket with this number.
+    ///
+    /// # Examples
+    ///
+    /// See the [module's page](self).
+    pub const fn new(number: NonZeroU64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_yield::host::Ticket;
+    /// use std::num::NonZeroU64;
+    ///
+    /// assert_eq!(Ticket::new(NonZeroU64::MIN).get(), NonZeroU64::MIN);
+    /// ```
+    pub const fn get(self) -> NonZeroU64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ticket({:#x})", self.0)
+    }
+}
+
+/// What a thread without a host reads: somebody is always idle.
+static NO_HOST: AtomicUsize = AtomicUsize::new(1);
+
+thread_local! {
+    // Constant-initialised and without destructors, so that reading them is one load and works while the thread ends.
+    // The references are not really static: `with_host` puts them in and takes them out again.
+    static IDLE: Cell<&'static AtomicUsize> = const { Cell::new(&NO_HOST) };
+    static HOST: Cell<Option<&'static dyn Host>> = const { Cell::new(None) };
+}
+
+/// Runs `f` with `host` answering the yield points of this thread, then puts back the one that was there before, even
+/// if `f` panics.
+///
+/// # Examples
+///
+/// See the [module's page](self).
+pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
+    struct PutBack(&'static AtomicUsize, Option<&'static dyn Host>);
+    impl Drop for PutBack {
+        fn drop(&mut self) {
+            IDLE.set(self.0);
+            HOST.set(self.1);
+        }
+    }
+    // SAFETY: the reference is used by this module's functions only, on this thread, none of which keeps or returns it;
+    // and `put_back` takes it out of the thread-locals before the borrow ends, whichever way `f` is left.
+    #[expect(unsafe_code, reason = "a borrow that the thread-locals cannot express")]
+    let host: &'static dyn Host = unsafe { std::mem::transmute::<&dyn Host, &'static dyn Host>(host) };
+    let put_back = PutBack(IDLE.get(), HOST.get());
+    IDLE.set(host.idle_workers());
+    HOST.set(Some(host));
+    let result = f();
+    drop(put_back);
+    result
+}
+
+/// Whether a yield point need not ask: a worker is idle, or there is no host.
+#[inline]
+pub(crate) fn somebody_idle() -> bool {
+    // Ordering: relaxed. The answer is out of date as soon as it is given; a yield point that just misses a change
+    // sees it the next time.
+    IDLE.get().load(Relaxed) != 0
+}
+
+#[inline]
+pub(crate) fn work_waits() -> bool {
+    HOST.get().is_some_and(Host::work_waits)
+}
+
+#[inline]
+pub(crate) fn give_way() -> Option<Ticket> {
+    HOST.get()?.give_way()
+}
+
+pub(crate) fn take_back(ticket: Ticket) -> bool {
+    HOST.get().is_some_and(|host| host.take_back(ticket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    struct Busy(AtomicUsize);
+
+    impl Host for Busy {
+        fn idle_workers(&self) -> &AtomicUsize {
+            &self.0
+        }
+        fn work_waits(&self) -> bool {
+            true
+        }
+        fn give_way(&self) -> Option<Ticket> {
+            None
+        }
+        fn take_back(&self, _ticket: Ticket) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_thread_without_a_host_never_has_to_yield() {
+        assert!(!crate::should_yield());
+    }
+
+    #[test]
+    fn the_outer_host_answers_again_after_the_inner_even_after_a_panic() {
+        let (busy, relaxed) = (Busy(AtomicUsize::new(0)), Busy(AtomicUsize::new(1)));
+        with_host(&busy, || {
+            assert!(crate::should_yield());
+            let inner = AssertUnwindSafe(|| {
+                with_host(&relaxed, || {
+                    assert!(!crate::should_yield(), "somebody is idle there");
+                    panic!("in the inner host");
+                })
+            });
+            assert!(catch_unwind(inner).is_err());
+            assert!(crate::should_yield());
+        });
+        assert!(!crate::should_yield());
+    }
+}
