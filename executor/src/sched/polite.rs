@@ -48,7 +48,8 @@ impl PoliteSet {
     #[must_use = "a request that was not answered has to be passed on"]
     pub(crate) fn disarm(&self, core: usize) -> bool {
         let (word, bit) = self.place(core);
-        let asked = word.fetch_and(!bit, Relaxed) & bit == 0;
+        // By another, or by itself: see `Scheduler::begin_polite`.
+        let asked = word.fetch_and(!bit, Relaxed) & bit == 0 || self.is_interrupted(core);
         self.clear(core);
         // Ordering: SeqCst fence: after that of whoever asked us, because we saw its change of the word; and before that
         // of whoever sees what we do next. So who is asked in our place sees the work that we were asked for. (Loom does

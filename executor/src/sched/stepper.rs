@@ -1,29 +1,40 @@
-//! A seeded stepper: virtual workers take random steps over the real queues and the real idle set.
+//! A seeded stepper: virtual workers take random steps over the real queues, the real idle set and the real interrupts,
+//! by a virtual clock.
 //!
 //! One step is one call of a scheduling function, so that between any two calls of one worker any calls of the others
-//! may fall: between a push and its announcement, between a count-out and the second look. After every step the
-//! invariants are checked. A failure prints its seed, and the seed replays it.
+//! may fall: between a push and its announcement, between a count-out and the second look, between a yield point and the
+//! push of the task that gives way. After every step the invariants are checked. A failure prints its seed, and the seed
+//! replays it.
 
 use super::*;
 use std::collections::HashMap;
 
-/// A virtual task. How many more times it will be polled is drawn when it runs.
+/// A virtual task. What it does in a poll is drawn when it runs.
 struct Task {
     id: u64,
+    background: bool,
+    /// It changed places when it was polled last.
+    swapped: bool,
 }
 
 /// What a virtual worker is about to do.
 enum State {
     /// Choose a task, steps 1 to 3.
     Choose,
-    /// Announce what was put into the deque quietly, then poll.
-    BeforePoll(Box<Task>),
+    /// Tell the idle set of the find.
+    Found(Box<Task>, Source),
+    /// Announce what was queued quietly.
+    BeforePoll(Box<Task>, Source),
     /// In a poll.
     Polling(Box<Task>),
     /// Announce what the running task pushed.
-    Announce(Box<Task>),
-    /// Tell the idle set of the find, then poll.
-    Found(Box<Task>),
+    Announce(Box<Task>, Push),
+    /// The poll has returned; the task gives way.
+    GiveWay(Box<Task>, Way),
+    /// Step 6: stop searching, if it did.
+    Resume { searched_all: bool },
+    /// Step 6: look, and take one.
+    Resuming { searched_all: bool, was_last: Option<bool> },
     /// Look at the others.
     Search { round: usize },
     /// Be counted out.
@@ -32,6 +43,13 @@ enum State {
     CountedOut(CountedOut),
     /// Asleep until there is a token.
     Parked,
+}
+
+/// A push that is still to be announced.
+#[derive(Clone, Copy)]
+enum Push {
+    Foreground,
+    Yielded,
 }
 
 struct Worker {
@@ -44,19 +62,63 @@ struct Worker {
 /// Where a task is, as the test keeps the books.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    Queued,
+    Slot(usize),
+    /// In a deque or the injector. Not `waiting`: it has given way, and nobody has to give way to it.
+    Queued {
+        waiting: bool,
+    },
+    Yielded,
     Running(usize),
+}
+
+/// Where every task is.
+#[derive(Default)]
+struct Books {
+    places: HashMap<u64, Place>,
+    // How many are in a deque or the injector and wait, are there and have given way, are in the yield queue.
+    waiting: usize,
+    gave_way: usize,
+    yielded: usize,
+}
+
+impl Books {
+    fn count(&mut self, place: Place) -> Option<&mut usize> {
+        match place {
+            Place::Queued { waiting: true } => Some(&mut self.waiting),
+            Place::Queued { waiting: false } => Some(&mut self.gave_way),
+            Place::Yielded => Some(&mut self.yielded),
+            Place::Slot(_) | Place::Running(_) => None,
+        }
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Place> {
+        let before = self.places.remove(&id)?;
+        self.count(before).into_iter().for_each(|count| *count -= 1);
+        Some(before)
+    }
+
+    fn insert(&mut self, id: u64, place: Place) -> Option<Place> {
+        let before = self.remove(id);
+        self.count(place).into_iter().for_each(|count| *count += 1);
+        self.places.insert(id, place);
+        before
+    }
 }
 
 struct Stepper {
     scheduler: Scheduler<Box<Task>>,
     workers: Vec<Worker>,
     rng: fastrand::Rng,
-    books: HashMap<u64, Place>,
+    books: Books,
+    // The task in each core's slot, or that was there last.
+    slots: Vec<u64>,
     spawned: u64,
+    now: u64,
     // Threads without a core that have pushed and not announced yet.
-    outside_owes: usize,
+    outside_owes: Vec<Push>,
     weather: Weather,
+    resumed: usize,
+    interrupted: usize,
 }
 
 /// How busy it is for a while: races need storms as well as lulls in which the workers get to sleep.
@@ -64,50 +126,68 @@ struct Stepper {
 struct Weather {
     /// One step outside in so many is a push; zero for none.
     push_one_in: u32,
-    /// Of a hundred steps in a poll, so many spawn, yield and end. The rest go on polling.
+    /// Of a hundred steps in a poll, so many spawn, yield, come to a yield point (or, if of the background, to an
+    /// operation), and end. The rest go on polling.
     spawn: u32,
     yields: u32,
+    yield_points: u32,
     end: u32,
+    /// Of a hundred new tasks, so many are of the background.
+    background: u32,
 }
 
 impl Weather {
-    const CALM: Self = Self { push_one_in: 0, spawn: 0, yields: 0, end: 50 };
+    const CALM: Self = Self { push_one_in: 0, spawn: 0, yields: 0, yield_points: 10, end: 40, background: 0 };
 
     fn draw(rng: &mut fastrand::Rng) -> Self {
         let mut pick = |from: [u32; 4]| from[rng.usize(..4)];
         Self {
             push_one_in: pick([0, 2, 10, 100]),
             spawn: pick([0, 3, 10, 30]),
-            yields: pick([0, 3, 20, 40]),
+            yields: pick([0, 3, 10, 20]),
+            yield_points: pick([0, 3, 10, 20]),
             end: pick([1, 5, 20, 30]),
+            background: pick([0, 20, 50, 100]),
         }
     }
 }
 
 impl Stepper {
     fn new(cores: usize, seed: u64) -> Self {
-        let (scheduler, locals) = Scheduler::new(cores, Settings::default());
+        let mut rng = fastrand::Rng::with_seed(seed);
+        // In steps. Long enough that most requests have to come by interrupt.
+        let settings = Settings {
+            wide_look_interval: if rng.bool() { u64::MAX } else { 10_000 },
+            yield_patience: (rng.u8(..4) == 0).then_some(1_000),
+        };
+        let (scheduler, locals) = Scheduler::new(cores, settings);
         let awake = |core| Worker { core, state: State::Choose, searching: false, token: false };
         Self {
             scheduler,
             workers: locals.into_iter().map(awake).collect(),
-            rng: fastrand::Rng::with_seed(seed),
-            books: HashMap::new(),
+            rng,
+            books: Books::default(),
+            slots: vec![0; cores],
             spawned: 0,
-            outside_owes: 0,
+            now: 0,
+            outside_owes: Vec::new(),
             weather: Weather::CALM,
+            resumed: 0,
+            interrupted: 0,
         }
     }
 
-    fn new_task(&mut self) -> Box<Task> {
+    fn new_task(&mut self, place: Place) -> Box<Task> {
         self.spawned += 1;
-        assert!(self.books.insert(self.spawned, Place::Queued).is_none());
-        Box::new(Task { id: self.spawned })
+        assert!(self.books.insert(self.spawned, place).is_none());
+        let background = self.rng.u32(..100) < self.weather.background;
+        Box::new(Task { id: self.spawned, background, swapped: false })
     }
 
     /// A task changes places; it must have been where the books say (I1, I2, S1).
-    fn moves(&mut self, task: &Task, from: Place, to: Place) {
-        assert_eq!(self.books.insert(task.id, to), Some(from), "task {} is in two places", task.id);
+    fn moves(&mut self, task: &Task, from: impl FnOnce(Place) -> bool, to: Place) {
+        let before = self.books.insert(task.id, to);
+        assert!(before.is_some_and(from), "task {} is in two places: {before:?}, and now {to:?}", task.id);
     }
 
     fn unpark(&mut self, worker: Option<usize>) {
@@ -117,57 +197,111 @@ impl Stepper {
         }
     }
 
-    /// One step of a thread that is no worker.
+    fn announce(&mut self, push: Push) {
+        let woken = match push {
+            Push::Foreground => self.scheduler.announce(),
+            Push::Yielded => self.scheduler.announce_yielded(),
+        };
+        self.unpark(woken);
+    }
+
+    /// One step of a thread that is no worker: a push, an announcement, or the monitor.
     fn step_outside(&mut self) {
-        if self.outside_owes > 0 && self.rng.bool() {
-            self.outside_owes -= 1;
-            let woken = self.scheduler.announce();
-            self.unpark(woken);
+        if !self.outside_owes.is_empty() && self.rng.bool() {
+            let push = self.outside_owes.swap_remove(self.rng.usize(..self.outside_owes.len()));
+            self.announce(push);
         } else if self.weather.push_one_in > 0 && self.rng.u32(..self.weather.push_one_in) == 0 {
-            let task = self.new_task();
-            self.scheduler.injector.push(task);
-            self.outside_owes += 1;
+            let task = self.new_task(Place::Queued { waiting: true });
+            if task.background && self.scheduler.idle.nobody_idle() {
+                self.books.insert(task.id, Place::Yielded);
+                self.scheduler.push_yielded_task(Yielded::Task(task), || self.now);
+                self.outside_owes.push(Push::Yielded);
+            } else {
+                self.scheduler.injector.push(task);
+                self.outside_owes.push(Push::Foreground);
+            }
+        } else if self.rng.u8(..20) == 0 {
+            let core = &self.scheduler.cores()[self.rng.usize(..self.workers.len())];
+            if !core.slot.is_empty_relaxed() {
+                core.mark_stuck(core.polling());
+                self.outside_owes.push(Push::Foreground);
+            }
         }
     }
 
     /// One step of a worker. False if it is asleep.
     fn step(&mut self, index: usize) -> bool {
+        self.now += 1;
         let state = std::mem::replace(&mut self.workers[index].state, State::Choose);
+        let core = &self.workers[index].core;
         let next = match state {
-            State::Choose => match self.scheduler.next(&self.workers[index].core) {
-                Some((task, _)) => self.took(index, task),
-                None if self.workers[index].searching => State::Search { round: 0 },
-                None if self.scheduler.idle.try_start_search() => {
-                    self.workers[index].searching = true;
-                    State::Search { round: 0 }
+            State::Choose => match self.scheduler.take_overdue(core, || self.now) {
+                Some(Yielded::Task(task)) => self.took(index, task, Source::Overdue),
+                Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
+                None => match self.scheduler.next(core) {
+                    Some((task, source)) => self.took(index, task, source),
+                    None => State::Resume { searched_all: false },
+                },
+            },
+            State::Resume { searched_all } => {
+                if self.scheduler.yielded.is_empty() {
+                    self.after_resume(index, searched_all)
+                } else {
+                    let searched = std::mem::replace(&mut self.workers[index].searching, false);
+                    State::Resuming { searched_all, was_last: searched.then(|| self.scheduler.idle.stop_search()) }
                 }
-                None => State::CountOut,
+            }
+            State::Resuming { searched_all, was_last } => match self.scheduler.resume(core) {
+                Some(Yielded::Task(task)) => {
+                    let queued = self.books.waiting + self.books.gave_way;
+                    assert_eq!(queued, 0, "something left the yield queue before what was queued");
+                    self.resumed += 1;
+                    if was_last == Some(true) {
+                        let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.anything_queued());
+                        self.unpark(woken);
+                    }
+                    self.took(index, task, Source::Yielded)
+                }
+                Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
+                None => {
+                    if was_last.is_some() {
+                        self.workers[index].searching = self.scheduler.idle.try_start_search();
+                    }
+                    self.after_resume(index, searched_all)
+                }
             },
             State::Search { round } => {
-                let core = &self.workers[index].core;
                 let found = self.scheduler.steal(core, round, false).or_else(|| self.scheduler.take_injected(core));
                 match found {
-                    Some(task) => self.took(index, task),
-                    None if round + 1 == SEARCH_ROUNDS => State::CountOut,
+                    Some(task) => self.took(index, task, Source::Queue),
+                    None if round + 1 == SEARCH_ROUNDS => State::Resume { searched_all: true },
                     None => State::Search { round: round + 1 },
                 }
             }
-            State::Found(task) => {
+            State::Found(task, source) => {
                 self.workers[index].searching = false;
                 let woken = self.scheduler.found_work();
                 self.unpark(woken);
-                State::BeforePoll(task)
+                State::BeforePoll(task, source)
             }
-            State::BeforePoll(task) => {
-                let woken = self.scheduler.before_poll(&self.workers[index].core);
+            State::BeforePoll(mut task, source) => {
+                let woken = self.scheduler.before_poll(core);
+                let swapped = std::mem::replace(&mut task.swapped, false);
+                self.scheduler.begin_poll(core, source, task.background, swapped);
                 self.unpark(woken);
                 State::Polling(task)
             }
             State::Polling(task) => self.step_poll(index, task),
-            State::Announce(task) => {
-                let woken = self.scheduler.announce();
-                self.unpark(woken);
+            State::Announce(task, push) => {
+                self.announce(push);
                 State::Polling(task)
+            }
+            State::GiveWay(mut task, way) => {
+                let to = if way == Way::Swap { Place::Queued { waiting: false } } else { Place::Yielded };
+                self.moves(&task, |from| from == Place::Running(index), to);
+                task.swapped = way == Way::Swap;
+                self.scheduler.give_way(&self.workers[index].core, task, way, || self.now);
+                State::Choose
             }
             State::CountOut => {
                 let worker = &mut self.workers[index];
@@ -197,30 +331,90 @@ impl Stepper {
         true
     }
 
-    fn took(&mut self, index: usize, task: Box<Task>) -> State {
-        self.moves(&task, Place::Queued, Place::Running(index));
-        if self.workers[index].searching { State::Found(task) } else { State::BeforePoll(task) }
+    /// Nothing to resume: search, unless that is done.
+    fn after_resume(&mut self, index: usize, searched_all: bool) -> State {
+        if searched_all {
+            return State::CountOut;
+        }
+        let worker = &mut self.workers[index];
+        worker.searching = worker.searching || self.scheduler.idle.try_start_search();
+        if worker.searching { State::Search { round: 0 } } else { State::CountOut }
     }
 
-    /// What a running task may do: spawn, yield, end, or go on.
+    fn took(&mut self, index: usize, task: Box<Task>, source: Source) -> State {
+        let queued = |place| match source {
+            Source::Yielded | Source::Overdue => place == Place::Yielded,
+            Source::Slot => place == Place::Slot(index),
+            Source::Queue => matches!(place, Place::Queued { .. } | Place::Slot(_)),
+        };
+        self.moves(&task, queued, Place::Running(index));
+        if self.workers[index].searching { State::Found(task, source) } else { State::BeforePoll(task, source) }
+    }
+
+    /// What a running task may do: spawn, yield, come to a yield point, end, or go on.
     fn step_poll(&mut self, index: usize, task: Box<Task>) -> State {
-        let Weather { spawn, yields, end, .. } = self.weather;
+        let Weather { spawn, yields, yield_points, end, .. } = self.weather;
         let dice = self.rng.u32(..100);
         if dice < spawn {
-            let child = self.new_task();
-            match self.scheduler.push_woken(&self.workers[index].core, child) {
-                Announce::Owed => State::Announce(task),
-                Announce::NotNeeded => State::Polling(task),
+            return self.step_spawn(index, task);
+        }
+        let core = &self.workers[index].core;
+        let busy = self.scheduler.idle.nobody_idle();
+        if dice < spawn + yields {
+            if task.background && busy {
+                return State::GiveWay(task, Way::Park);
             }
-        } else if dice < spawn + yields {
-            self.moves(&task, Place::Running(index), Place::Queued);
-            self.scheduler.push_yielded(&self.workers[index].core, task);
+            self.scheduler.push_yielded(core, Box::new(Task { ..*task }));
+            self.moves(&task, |from| from == Place::Running(index), Place::Queued { waiting: true });
             State::Choose
-        } else if dice < spawn + yields + end {
-            assert_eq!(self.books.remove(&task.id), Some(Place::Running(index)));
+        } else if dice < spawn + yields + yield_points {
+            let asked = self.scheduler.polite.is_interrupted(index);
+            self.interrupted += usize::from(asked);
+            match busy {
+                // A background task without yield points: its next operation is cut short.
+                _ if asked && task.background && self.rng.bool() => match busy {
+                    true => State::GiveWay(task, Way::Park),
+                    false => State::Polling(task),
+                },
+                true => match self.scheduler.yield_point(core, || self.now) {
+                    // The future is dropped in the same poll.
+                    Some(way) if self.rng.u8(..8) == 0 => {
+                        core.manners().ask(way);
+                        self.scheduler.take_back(core);
+                        State::Polling(task)
+                    }
+                    Some(way) => State::GiveWay(task, way),
+                    None => State::Polling(task),
+                },
+                false => State::Polling(task),
+            }
+        } else if dice < spawn + yields + yield_points + end {
+            assert_eq!(self.books.remove(task.id), Some(Place::Running(index)));
             State::Choose
         } else {
             State::Polling(task)
+        }
+    }
+
+    fn step_spawn(&mut self, index: usize, task: Box<Task>) -> State {
+        let child = self.new_task(Place::Slot(index));
+        let core = &self.workers[index].core;
+        if child.background && self.scheduler.idle.nobody_idle() {
+            self.books.insert(child.id, Place::Yielded);
+            self.scheduler.push_yielded_task(Yielded::Task(child), || self.now);
+            return State::Announce(task, Push::Yielded);
+        }
+        let last = std::mem::replace(&mut self.slots[index], child.id);
+        let displaced = (self.books.places.get(&last) == Some(&Place::Slot(index))).then_some(last);
+        let announce = self.scheduler.push_woken(core, child);
+        self.scheduler.interrupt_own(core);
+        assert_eq!(displaced.is_some(), announce == Announce::Owed);
+        match displaced {
+            Some(displaced) => {
+                self.books.insert(displaced, Place::Queued { waiting: true });
+                State::Announce(task, Push::Foreground)
+            }
+            None => State::Polling(task),
         }
     }
 
@@ -228,25 +422,37 @@ impl Stepper {
         let counts = self.scheduler.idle.counts();
         // I6.
         assert!(counts.searching() <= self.workers.len(), "{counts:?}");
-        let mut about_to = self.outside_owes > 0;
+        assert_eq!(self.scheduler.idle.nobody_idle(), counts.idle() == 0);
+        let mut about_to = !self.outside_owes.is_empty();
+        let mut all_poll = true;
         for worker in &self.workers {
             assert!(worker.core.deque().len() <= DEQUE_CAPACITY, "the deque holds more than it may");
             about_to |= match worker.state {
-                // Between two polls it has yet to announce what it put into its own deque.
-                State::Choose | State::BeforePoll(_) => worker.core.unannounced() != Quiet::Nothing,
-                State::Found(_) | State::Announce(_) | State::CountedOut(CountedOut::LookAgain) => true,
+                // Between two polls it has yet to announce what it queued.
+                State::Choose | State::BeforePoll(..) => worker.core.unannounced() != Quiet::Nothing,
+                State::Resume { .. } | State::Resuming { .. } => true,
+                State::Found(..) | State::Announce(..) | State::CountedOut(CountedOut::LookAgain) => true,
                 _ => worker.token,
             };
+            all_poll &= matches!(worker.state, State::Polling(_));
         }
         // I5: while work is queued and a worker is idle, somebody searches or is about to.
-        let stranded = counts.idle() > 0 && counts.searching() == 0 && self.scheduler.anything_queued();
+        // By the books: the slot of a stuck worker is announced by the monitor, again and again.
+        let queued = self.books.waiting + self.books.gave_way + self.books.yielded;
+        let stranded = counts.idle() > 0 && counts.searching() == 0 && queued > 0;
         assert!(!stranded || about_to, "work is queued, a worker is idle, and nobody searches: {counts:?}");
+        // The second rule of `yielding.md`: nobody polite goes on beside work that waits, unless one has been asked.
+        let polite = &self.scheduler.polite;
+        let mut cores = 0..self.workers.len();
+        if all_poll && !about_to && cores.clone().any(|core| polite.is_armed(core)) {
+            assert!(self.books.waiting == 0 || cores.any(|core| polite.is_interrupted(core)), "work waits, and nobody was asked");
+        }
     }
 
     /// S2 and L3: left to themselves, the workers finish everything and go to sleep.
     fn run_out(&mut self) {
         self.weather = Weather::CALM;
-        while self.outside_owes > 0 {
+        while !self.outside_owes.is_empty() {
             self.step_outside();
         }
         let mut asleep = 0;
@@ -257,11 +463,12 @@ impl Stepper {
                 break;
             }
         }
-        assert_eq!(self.books.len(), 0, "tasks were left in a queue with every worker asleep");
+        assert_eq!(self.books.places.len(), 0, "tasks were left in a queue with every worker asleep");
     }
 }
 
-fn run(cores: usize, seed: u64, steps: usize) {
+/// How often something was resumed from the yield queue, and how often a yield point found that it had been asked.
+fn run(cores: usize, seed: u64, steps: usize) -> (usize, usize) {
     struct Seed(usize, u64);
     impl Drop for Seed {
         fn drop(&mut self) {
@@ -285,15 +492,24 @@ fn run(cores: usize, seed: u64, steps: usize) {
         stepper.check();
     }
     stepper.run_out();
+    (stepper.resumed, stepper.interrupted)
 }
 
+/// A million steps in a debug build, twenty million in a release build. The yield queue is drained only when every
+/// queue is empty: checked whenever something leaves it.
 #[test]
 fn invariants_hold_after_every_step() {
     // Few workers make the narrow races likely, many the wide ones.
     let seeds = if cfg!(debug_assertions) { 1 } else { 20 };
+    let (mut resumed, mut interrupted) = (0, 0);
     for (cores, runs) in [(1, 4), (2, 20), (3, 20), (8, 6), (64, 2)] {
         for seed in 0..runs * seeds {
-            run(cores, seed, 20_000);
+            let (r, i) = run(cores, seed, 20_000);
+            resumed += r;
+            interrupted += i;
         }
     }
+    // The test is worth something only if these happen.
+    assert!(resumed > 1_000, "{resumed} resumed");
+    assert!(interrupted > 1_000, "{interrupted} interrupted");
 }
