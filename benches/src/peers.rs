@@ -38,6 +38,20 @@ pub trait Peer: Sized + 'static {
 
     /// Yields once.
     fn yield_now() -> impl Future<Output = ()> + Send;
+
+    /// What a background loop of this runtime should call between two chunks: the politest yield point it has.
+    fn polite_yield() -> impl Future<Output = ()> + Send {
+        Self::yield_now()
+    }
+
+    /// Spawns a task of the background, if the runtime knows such a thing.
+    fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Self::spawn(future)
+    }
 }
 
 /// This project.
@@ -69,6 +83,52 @@ impl Peer for Giveway {
 
     fn yield_now() -> impl Future<Output = ()> + Send {
         giveway::yield_now()
+    }
+
+    fn polite_yield() -> impl Future<Output = ()> + Send {
+        giveway::yield_now_if_busy()
+    }
+}
+
+/// This project again: background tasks without yield points, which await a resource that spends the budget.
+#[derive(Debug)]
+pub struct GivewayBackground;
+
+impl Peer for GivewayBackground {
+    const NAME: &'static str = "giveway, spawn_background";
+    type Handle<T: Send + 'static> = Unwrapped<giveway::task::JoinHandle<T>>;
+
+    fn start(_workers: usize) {
+        // It shares the other's runtime.
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        Giveway::block_on(future)
+    }
+
+    fn spawn<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Giveway::spawn(future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        giveway::yield_now()
+    }
+
+    fn polite_yield() -> impl Future<Output = ()> + Send {
+        // No yield point: an operation on a resource that is always ready.
+        giveway::budget::cooperative(std::future::ready(()))
+    }
+
+    fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Unwrapped(giveway::spawn_background(future))
     }
 }
 

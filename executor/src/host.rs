@@ -1,13 +1,13 @@
 //! The runtime as the host of yield points: how a worker, and a thread in `block_on`, answer them.
 
 use crate::runtime::{Phase, Shared};
-use crate::sched::{Pace, Settings};
+use crate::sched::{MOST_ASKED, Pace, Settings};
 use crate::task::YieldNowIfBusy;
 use crate::worker::Worker;
-use giveway_yield::host::{Host, Ticket, with_host};
+use giveway_yield::host::{Host, Signs, Ticket, with_host};
 use std::cell::Cell;
 use std::num::NonZeroU64;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::AtomicBool;
 
 /// Gives way if every worker is busy and work waits; otherwise is ready at once. The yield point of a polite background
 /// loop.
@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicUsize;
 ///
 /// Fairness among those that gave way, or that one runs again while there is other work:
 /// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. In an executor nested inside a task, which
-/// polls in a loop and never lets the task return, it is ready after a few polls.
+/// polls in a loop and never lets the task return, it is ready after a thousand polls.
 ///
 /// # Cancel safety
 ///
@@ -100,19 +100,17 @@ impl Worker {
 }
 
 impl Host for Worker {
-    fn idle_workers(&self) -> &AtomicUsize {
-        self.shared().scheduler.idle.idle_hint()
+    fn signs(&self) -> Signs<'_> {
+        signs(self.shared(), Some(self.index()), &self.core().manners().pace)
     }
 
     fn work_waits(&self) -> bool {
         self.shared().scheduler.would_give_way(self.core(), || self.shared().now())
     }
 
-    #[inline]
     fn give_way(&self) -> Option<Ticket> {
         let way = self.shared().scheduler.yield_point(self.core(), || self.shared().now())?;
-        self.core().manners().ask(way);
-        Some(self.ticket())
+        self.core().manners().ask(way).then(|| self.ticket())
     }
 
     fn take_back(&self, ticket: Ticket) -> bool {
@@ -124,6 +122,27 @@ impl Host for Worker {
     }
 }
 
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// What the yield points of a worker look at, or those of a thread that is none and that nobody asks.
+#[cfg(not(giveway_loom))]
+fn signs<'a>(shared: &'a Shared, worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
+    let scheduler = &shared.scheduler;
+    Signs {
+        idle: scheduler.idle.idle_hint(),
+        asked: worker.map_or(&NEVER, |worker| scheduler.polite.flag(worker)),
+        queued: scheduler.injector.lengths(),
+        countdown: pace.countdown(),
+    }
+}
+
+/// The models have no yield points of other crates.
+#[cfg(giveway_loom)]
+fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
+    let idle = shared.scheduler.idle.idle_hint();
+    Signs { idle, asked: &NEVER, queued: [idle, idle], countdown: pace.countdown() }
+}
+
 /// A thread in `block_on`. It holds no core and nobody interrupts it, so it looks for itself.
 pub(crate) struct Caller<'a> {
     shared: &'a Shared,
@@ -132,6 +151,8 @@ pub(crate) struct Caller<'a> {
     poll: Cell<u64>,
     // How many yield points want it to give way.
     asked: Cell<u32>,
+    // How often it was asked in this poll.
+    asked_in_all: Cell<u32>,
 }
 
 /// Tells the tickets of a `Caller` from those of workers.
@@ -140,12 +161,13 @@ const CALLER: u64 = 1 << 63;
 impl<'a> Caller<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Self {
         let pace = Pace::new(Settings::default().wide_look_interval);
-        Self { shared, pace, poll: Cell::new(0), asked: Cell::new(0) }
+        Self { shared, pace, poll: Cell::new(0), asked: Cell::new(0), asked_in_all: Cell::new(0) }
     }
 
     pub(crate) fn begin_poll(&self) {
         self.poll.set(self.poll.get() + 1);
         self.asked.set(0);
+        self.asked_in_all.set(0);
     }
 
     /// Whether the poll that has returned is to give way.
@@ -159,8 +181,8 @@ impl<'a> Caller<'a> {
 }
 
 impl Host for Caller<'_> {
-    fn idle_workers(&self) -> &AtomicUsize {
-        self.shared.scheduler.idle.idle_hint()
+    fn signs(&self) -> Signs<'_> {
+        signs(self.shared, None, &self.pace)
     }
 
     fn work_waits(&self) -> bool {
@@ -168,13 +190,14 @@ impl Host for Caller<'_> {
         // Nobody would wake it again once the runtime is closed.
         self.shared.gate.phase() == Phase::Open
             && (!scheduler.injector.is_empty()
-                || self.pace.count() && self.pace.is_due(self.shared.now()) && scheduler.work_waits())
+                || self.pace.ran_out() && self.pace.is_due(self.shared.now()) && scheduler.work_waits())
     }
 
     fn give_way(&self) -> Option<Ticket> {
-        if !self.work_waits() {
+        if self.asked_in_all.get() == MOST_ASKED || !self.work_waits() {
             return None;
         }
+        self.asked_in_all.set(self.asked_in_all.get() + 1);
         self.asked.set(self.asked.get() + 1);
         Some(self.ticket())
     }

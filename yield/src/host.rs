@@ -8,25 +8,34 @@
 //! An executor of one task, which counts how often the task gave way:
 //!
 //! ```
-//! use giveway_yield::host::{with_host, Host, Ticket};
+//! use giveway_yield::host::{with_host, Host, Signs, Ticket};
 //! use std::cell::Cell;
 //! use std::future::Future;
 //! use std::num::NonZeroU64;
 //! use std::pin::pin;
-//! use std::sync::atomic::AtomicUsize;
+//! use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 //! use std::task::{Context, Poll, Waker};
 //!
 //! #[derive(Default)]
 //! struct Counter {
-//!     idle: AtomicUsize,
+//!     // Always zero: nobody is ever idle,
+//!     zero: AtomicUsize,
+//!     // and every yield point has to ask.
+//!     countdown: AtomicU32,
+//!     asked_for: AtomicBool,
 //!     // The number of the poll that goes on, and whether it is to give way.
 //!     poll: Cell<u64>,
 //!     asked: Cell<bool>,
 //! }
 //!
 //! impl Host for Counter {
-//!     fn idle_workers(&self) -> &AtomicUsize {
-//!         &self.idle // always zero: every yield point has to ask
+//!     fn signs(&self) -> Signs<'_> {
+//!         Signs {
+//!             idle: &self.zero,
+//!             asked: &self.asked_for,
+//!             queued: [&self.zero, &self.zero],
+//!             countdown: &self.countdown,
+//!         }
 //!     }
 //!     fn work_waits(&self) -> bool {
 //!         true // somebody always waits
@@ -63,30 +72,65 @@
 use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// An executor that can say whether work waits.
 pub trait Host {
-    /// How many workers have nothing to do. While this is not zero no yield point asks any further.
-    ///
-    /// Read at every yield point, so it should be on a cache line that is seldom written. Asked for once by
-    /// [`with_host`]: it has to be the same word every time.
-    fn idle_workers(&self) -> &AtomicUsize;
+    /// What a yield point looks at by itself before it asks. Called once, by [`with_host`].
+    fn signs(&self) -> Signs<'_>;
 
-    /// Whether work waits that the running task should give way to. Called when no worker is idle. Changes nothing
-    /// that could be observed.
+    /// Whether work waits that the running task should give way to. Called when the [signs](Signs) say that it may.
     fn work_waits(&self) -> bool;
 
-    /// The running task is at a yield point, and no worker is idle. `None` if nobody waits, and it goes on.
+    /// The running task is at a yield point, and the [signs](Signs) say that work may wait. `None` if none does, and it
+    /// goes on.
     ///
     /// Otherwise the host notes that this task is to give way when its poll returns. The yield point wakes the task and
     /// is pending.
+    ///
+    /// A host that is asked very often in one and the same poll, a thousand times say, should answer `None`: an executor
+    /// nested inside the task polls the yield point in a loop, and waits for it to be ready. The task will not return.
     fn give_way(&self) -> Option<Ticket>;
 
     /// The yield point that got this ticket is polled again, or dropped. If the poll in which it got it still goes on,
     /// the host forgets the note (unless another yield point of the task made it too) and answers true. Otherwise the
     /// task has given way since, or moved here from another thread, and the answer is false.
     fn take_back(&self, ticket: Ticket) -> bool;
+}
+
+/// The words that tell a yield point, without a call, that it need not ask.
+///
+/// It asks if no worker is idle, and it was asked to, something is queued, or the countdown has run out. All are read at
+/// every yield point, so each should be on a cache line that is seldom written by others.
+#[derive(Debug, Clone, Copy)]
+pub struct Signs<'a> {
+    /// How many workers have nothing to do. While this is not zero no yield point looks any further.
+    pub idle: &'a AtomicUsize,
+    /// Somebody wants the task on this thread to give way.
+    pub asked: &'a AtomicBool,
+    /// The lengths of queues that every worker takes from.
+    pub queued: [&'a AtomicUsize; 2],
+    /// How many more calls go by before one asks whatever the other words say. A yield point counts down; at one it
+    /// asks, and it is the host's to set it anew.
+    pub countdown: &'a AtomicU32,
+}
+
+impl Signs<'_> {
+    #[inline]
+    fn nothing_new(self) -> bool {
+        // Ordering: relaxed, here and in `somebody_idle`. The answers are out of date as soon as they are given; a yield
+        // point that just misses a change sees it the next time.
+        if self.asked.load(Relaxed) || self.queued[0].load(Relaxed) != 0 || self.queued[1].load(Relaxed) != 0 {
+            return false;
+        }
+        let left = self.countdown.load(Relaxed);
+        if left <= 1 {
+            return false;
+        }
+        // No read-modify-write: only this thread writes it.
+        self.countdown.store(left - 1, Relaxed);
+        true
+    }
 }
 
 /// Names the poll in which a yield point asked to give way.
@@ -126,13 +170,19 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// What a thread without a host reads: somebody is always idle.
-static NO_HOST: AtomicUsize = AtomicUsize::new(1);
+// What a thread without a host reads: somebody is always idle.
+static ONE: AtomicUsize = AtomicUsize::new(1);
+static NEVER: AtomicBool = AtomicBool::new(false);
+static NO_COUNT: AtomicU32 = AtomicU32::new(0);
+
+const NO_HOST: Signs<'static> = Signs { idle: &ONE, asked: &NEVER, queued: [&ONE, &ONE], countdown: &NO_COUNT };
 
 thread_local! {
     // Constant-initialised and without destructors, so that reading them is one load and works while the thread ends.
     // The references are not really static: `with_host` puts them in and takes them out again.
-    static IDLE: Cell<&'static AtomicUsize> = const { Cell::new(&NO_HOST) };
+    // The first sign is apart from the others: together they would all be loaded before the first is looked at.
+    static IDLE: Cell<&'static AtomicUsize> = const { Cell::new(NO_HOST.idle) };
+    static SIGNS: Cell<Signs<'static>> = const { Cell::new(NO_HOST) };
     static HOST: Cell<Option<&'static dyn Host>> = const { Cell::new(None) };
 }
 
@@ -143,10 +193,11 @@ thread_local! {
 ///
 /// See the [module's page](self).
 pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
-    struct PutBack(&'static AtomicUsize, Option<&'static dyn Host>);
+    struct PutBack(Signs<'static>, Option<&'static dyn Host>);
     impl Drop for PutBack {
         fn drop(&mut self) {
-            IDLE.set(self.0);
+            IDLE.set(self.0.idle);
+            SIGNS.set(self.0);
             HOST.set(self.1);
         }
     }
@@ -154,29 +205,38 @@ pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
     // and `put_back` takes it out of the thread-locals before the borrow ends, whichever way `f` is left.
     #[expect(unsafe_code, reason = "a borrow that the thread-locals cannot express")]
     let host: &'static dyn Host = unsafe { std::mem::transmute::<&dyn Host, &'static dyn Host>(host) };
-    let put_back = PutBack(IDLE.get(), HOST.get());
-    IDLE.set(host.idle_workers());
+    let put_back = PutBack(SIGNS.get(), HOST.get());
+    SIGNS.set(host.signs());
+    IDLE.set(SIGNS.get().idle);
     HOST.set(Some(host));
     let result = f();
     drop(put_back);
     result
 }
 
-/// Whether a yield point need not ask: a worker is idle, or there is no host.
+/// Whether a worker is idle, or there is no host.
 #[inline]
-pub(crate) fn somebody_idle() -> bool {
-    // Ordering: relaxed. The answer is out of date as soon as it is given; a yield point that just misses a change
-    // sees it the next time.
+fn somebody_idle() -> bool {
     IDLE.get().load(Relaxed) != 0
 }
 
+/// Whether work waits.
 #[inline]
 pub(crate) fn work_waits() -> bool {
-    HOST.get().is_some_and(Host::work_waits)
+    !somebody_idle() && !SIGNS.get().nothing_new() && HOST.get().is_some_and(Host::work_waits)
 }
 
+/// Asks the host, if there is something to ask.
 #[inline]
 pub(crate) fn give_way() -> Option<Ticket> {
+    if somebody_idle() || SIGNS.get().nothing_new() {
+        return None;
+    }
+    ask()
+}
+
+#[cold]
+fn ask() -> Option<Ticket> {
     HOST.get()?.give_way()
 }
 
@@ -192,8 +252,8 @@ mod tests {
     struct Busy(AtomicUsize);
 
     impl Host for Busy {
-        fn idle_workers(&self) -> &AtomicUsize {
-            &self.0
+        fn signs(&self) -> Signs<'_> {
+            Signs { idle: &self.0, ..NO_HOST }
         }
         fn work_waits(&self) -> bool {
             true
@@ -204,6 +264,23 @@ mod tests {
         fn take_back(&self, _ticket: Ticket) -> bool {
             false
         }
+    }
+
+    #[test]
+    fn a_yield_point_asks_when_a_sign_says_so_or_the_countdown_has_run_out() {
+        let (zero, queued) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (asked, countdown) = (AtomicBool::new(false), AtomicU32::new(3));
+        let signs = Signs { idle: &zero, asked: &asked, queued: [&zero, &queued], countdown: &countdown };
+        assert!(signs.nothing_new());
+        queued.store(1, Relaxed);
+        assert!(!signs.nothing_new());
+        queued.store(0, Relaxed);
+        asked.store(true, Relaxed);
+        assert!(!signs.nothing_new());
+        asked.store(false, Relaxed);
+        assert!(signs.nothing_new());
+        assert!(!signs.nothing_new(), "the third call");
+        assert!(!signs.nothing_new(), "until the host sets it anew");
     }
 
     #[test]

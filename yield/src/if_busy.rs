@@ -5,13 +5,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How often a yield point stays pending when it is polled again within the same poll of its task.
-///
-/// A `FuturesUnordered` polls a child that woke itself a second time before it returns, and one inside another does so
-/// once more for each level. An executor that is nested in a task never returns: there the yield point gives up after
-/// this many tries, because it cannot be obeyed.
-const TRIES: u8 = 8;
-
 /// Gives way if every worker is busy and work waits; otherwise is ready at once.
 ///
 /// The task then runs again when nothing else can: it goes behind everything that is not itself background work. See
@@ -21,8 +14,8 @@ const TRIES: u8 = 8;
 ///
 /// # Not guaranteed
 ///
-/// Under an executor that is no [host](crate::host), and outside of any, it is always ready at once. So it is, after a
-/// few polls, when an executor nested inside a task polls it in a loop: such a loop never lets the task return.
+/// Under an executor that is no [host](crate::host), and outside of any, it is always ready at once. So it is, after
+/// many polls, when an executor nested inside a task polls it in a loop: such a loop never lets the task return.
 ///
 /// # Cancel safety
 ///
@@ -45,7 +38,7 @@ const TRIES: u8 = 8;
 /// ```
 #[inline]
 pub fn yield_now_if_busy() -> YieldNowIfBusy {
-    YieldNowIfBusy { asked: None, tries: 0 }
+    YieldNowIfBusy { asked: None }
 }
 
 /// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await.
@@ -71,7 +64,7 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
 /// ```
 #[inline]
 pub fn should_yield() -> bool {
-    !host::somebody_idle() && host::work_waits()
+    host::work_waits()
 }
 
 /// The future of [`yield_now_if_busy`].
@@ -82,7 +75,6 @@ pub fn should_yield() -> bool {
 pub struct YieldNowIfBusy {
     // Set while pending.
     asked: Option<Ticket>,
-    tries: u8,
 }
 
 impl Future for YieldNowIfBusy {
@@ -91,16 +83,13 @@ impl Future for YieldNowIfBusy {
     // Inlined into the caller's loop. What it costs there when a worker is idle: a thread-local read, a load, a compare.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.asked.is_none() {
-            if host::somebody_idle() {
-                return Poll::Ready(());
-            }
-            match host::give_way() {
-                None => return Poll::Ready(()),
-                Some(ticket) => return self.wait(ticket, cx),
-            }
+        if self.asked.is_some() {
+            return self.poll_again(cx);
         }
-        self.poll_again(cx)
+        match host::give_way() {
+            None => Poll::Ready(()),
+            Some(ticket) => self.wait(ticket, cx),
+        }
     }
 }
 
@@ -108,22 +97,18 @@ impl YieldNowIfBusy {
     #[cold]
     fn wait(&mut self, ticket: Ticket, cx: &Context<'_>) -> Poll<()> {
         self.asked = Some(ticket);
-        self.tries += 1;
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
     #[cold]
     fn poll_again(&mut self, cx: &Context<'_>) -> Poll<()> {
+        // Polled again in the same poll of its task, as a `FuturesUnordered` does with a child that woke itself, it asks
+        // again: the task is still to give way.
         let not_left_yet = self.asked.take().is_some_and(host::take_back);
-        if not_left_yet
-            && self.tries < TRIES
-            && !host::somebody_idle()
-            && let Some(ticket) = host::give_way()
-        {
+        if not_left_yet && let Some(ticket) = host::give_way() {
             return self.wait(ticket, cx);
         }
-        self.tries = 0;
         Poll::Ready(())
     }
 }
@@ -140,39 +125,59 @@ impl Drop for YieldNowIfBusy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{Host, with_host};
+    use crate::host::{Host, Signs, with_host};
     use std::cell::Cell;
     use std::num::NonZeroU64;
     use std::pin::pin;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
     use std::task::Waker;
 
     /// A host where work always waits. `notes` is how many yield points want the current poll to give way.
     struct Strict {
         idle: AtomicUsize,
+        asked_for: AtomicBool,
+        countdown: AtomicU32,
         poll: Cell<u64>,
         notes: Cell<u32>,
+        asked: Cell<u32>,
     }
 
     impl Strict {
         fn new() -> Self {
-            Self { idle: AtomicUsize::new(0), poll: Cell::new(1), notes: Cell::new(0) }
+            Self {
+                idle: AtomicUsize::new(0),
+                asked_for: AtomicBool::new(true),
+                countdown: AtomicU32::new(0),
+                poll: Cell::new(1),
+                notes: Cell::new(0),
+                asked: Cell::new(0),
+            }
         }
 
         fn next_poll(&self) {
             self.poll.set(self.poll.get() + 1);
             self.notes.set(0);
+            self.asked.set(0);
         }
     }
 
     impl Host for Strict {
-        fn idle_workers(&self) -> &AtomicUsize {
-            &self.idle
+        fn signs(&self) -> Signs<'_> {
+            Signs {
+                idle: &self.idle,
+                asked: &self.asked_for,
+                queued: [&self.idle, &self.idle],
+                countdown: &self.countdown,
+            }
         }
         fn work_waits(&self) -> bool {
             true
         }
         fn give_way(&self) -> Option<Ticket> {
+            self.asked.set(self.asked.get() + 1);
+            if self.asked.get() > 10 {
+                return None;
+            }
             self.notes.set(self.notes.get() + 1);
             NonZeroU64::new(self.poll.get()).map(Ticket::new)
         }
@@ -224,7 +229,7 @@ mod tests {
         with_host(&host, || {
             let mut turn = pin!(yield_now_if_busy());
             let pending = (0..100).take_while(|_| turn.as_mut().poll(&mut cx).is_pending()).count();
-            assert_eq!(pending, usize::from(TRIES));
+            assert_eq!(pending, 10);
             assert_eq!(host.notes.get(), 0, "nothing stays noted");
         });
     }

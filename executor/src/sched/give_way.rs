@@ -32,43 +32,28 @@ impl Default for Settings {
 }
 
 impl<T: PointerSized> Scheduler<T> {
-    /// The running task is at a yield point, and no worker is idle: does it give way, and how? `now` is the clock, which
-    /// is read now and then.
-    #[inline]
+    /// The running task is at a yield point, no worker is idle, and something may be new: does it give way, and how?
+    /// `now` is the clock, which is read now and then.
     pub(crate) fn yield_point(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Way> {
         let manners = core.manners();
-        let mut wide = manners.pace.count();
+        let ran_out = manners.pace.ran_out();
         if !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty() {
             // A task that went to the back of this queue a moment ago and still finds somebody in it has met another
             // polite one. One of them has to leave, or they change places for ever.
             return Some(if manners.swapped() { Way::Park } else { Way::Swap });
         }
-        wide |= self.polite.is_interrupted(core.index());
-        wide |= !self.injector.is_empty();
-        wide |= !manners.is_armed();
-        if wide {
-            return self.look_wide(core, now);
-        }
-        manners.forget_swap();
-        None
-    }
-
-    /// Somebody may wait elsewhere.
-    #[cold]
-    fn look_wide(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Way> {
-        let manners = core.manners();
         if !self.injector.is_empty() {
             return Some(Way::Park);
         }
         let asked = self.polite.is_interrupted(core.index());
-        let look = if asked || !manners.is_armed() {
+        let wide = if asked || !manners.is_armed() {
             // A request may be out of date: what it was about may have been taken by another. Then we want the next.
             self.arm(core);
             true
         } else {
-            manners.pace.is_due(now())
+            ran_out && manners.pace.is_due(now())
         };
-        if look && self.work_waits() {
+        if wide && self.work_waits() {
             return Some(Way::Park);
         }
         manners.forget_swap();
@@ -86,11 +71,11 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// The look of a yield point, for somebody who only asks. True if work waits.
     pub(crate) fn would_give_way(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> bool {
-        let way = self.yield_point(core, now);
-        if way.is_some() {
+        let waits = self.yield_point(core, now).is_some();
+        if waits {
             self.ask_again(core);
         }
-        way.is_some()
+        waits
     }
 
     /// A yield point that was to give way did not: its future was dropped.

@@ -85,6 +85,12 @@ impl<T> Injector<T> {
         self.inbox.is_empty() && self.outbox.is_empty()
     }
 
+    /// The lengths of both parts, for yield points.
+    #[cfg(not(giveway_loom))]
+    pub(crate) fn lengths(&self) -> [&std::sync::atomic::AtomicUsize; 2] {
+        [self.inbox.len(), self.outbox.len()]
+    }
+
     #[cfg(test)]
     pub(super) fn with_locked(&self, f: impl FnOnce()) {
         let _outbox = self.outbox.lock();

@@ -15,6 +15,11 @@ pub(crate) enum Way {
     Park,
 }
 
+/// How often the running task may be told to give way in one poll. A `FuturesUnordered` polls a yield point twice, and
+/// one inside another a few times more. One that is told a thousand times does not return: an executor nested inside the
+/// task polls in a loop.
+pub(crate) const MOST_ASKED: u32 = 1_000;
+
 /// The part of a core that yield points use.
 pub(crate) struct Manners {
     // The core is armed in the `PoliteSet`, as far as its holder knows: somebody may have asked it to give way since.
@@ -24,8 +29,10 @@ pub(crate) struct Manners {
     swapped: Cell<bool>,
     // How many yield points want the running task to give way, and how.
     asked: Cell<u32>,
+    // How often it was asked in this poll, those included that were taken back.
+    asked_in_all: Cell<u32>,
     way: Cell<Way>,
-    pub(super) pace: Pace,
+    pub(crate) pace: Pace,
 }
 
 impl Manners {
@@ -35,6 +42,7 @@ impl Manners {
             background: Cell::new(false),
             swapped: Cell::new(false),
             asked: Cell::new(0),
+            asked_in_all: Cell::new(0),
             way: Cell::new(Way::Park),
             pace: Pace::new(wide_look_interval),
         }
@@ -45,6 +53,19 @@ impl Manners {
         self.background.set(background);
         self.swapped.set(swapped);
         self.asked.set(0);
+        self.asked_in_all.set(0);
+        self.disturb();
+    }
+
+    /// Something was queued on this core, or another task runs here: the next yield point looks.
+    #[inline]
+    pub(super) fn disturb(&self) {
+        self.pace.hurry();
+    }
+
+    /// A yield point has looked at everything near and found nothing.
+    pub(super) fn forget_swap(&self) {
+        self.swapped.set(false);
     }
 
     /// Whether the running task is of the background.
@@ -53,12 +74,19 @@ impl Manners {
         self.background.get()
     }
 
-    /// Notes that the running task is to give way. The first to ask decides how.
-    pub(crate) fn ask(&self, way: Way) {
+    /// Notes that the running task is to give way. The first to ask decides how. False if that has been noted too often.
+    #[must_use]
+    pub(crate) fn ask(&self, way: Way) -> bool {
+        let in_all = self.asked_in_all.get() + 1;
+        if in_all > MOST_ASKED {
+            return false;
+        }
+        self.asked_in_all.set(in_all);
         if self.asked.get() == 0 {
             self.way.set(way);
         }
         self.asked.set(self.asked.get() + 1);
+        true
     }
 
     /// Forgets one request.
@@ -85,10 +113,5 @@ impl Manners {
     #[inline]
     pub(super) fn swapped(&self) -> bool {
         self.swapped.get()
-    }
-
-    #[inline]
-    pub(super) fn forget_swap(&self) {
-        self.swapped.set(false);
     }
 }

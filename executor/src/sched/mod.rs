@@ -30,7 +30,7 @@ pub(crate) use self::core::{Local, Quiet, Remote};
 pub(crate) use give_way::Settings;
 pub(crate) use idle::{CountedOut, IdleSet};
 pub(crate) use injector::Injector;
-pub(crate) use manners::{Manners, Way};
+pub(crate) use manners::{MOST_ASKED, Manners, Way};
 pub(crate) use pace::Pace;
 pub(crate) use polite::PoliteSet;
 pub(crate) use slot::{PointerSized, Slot};
@@ -124,6 +124,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// back of the deque.
     #[inline]
     pub(crate) fn push_woken(&self, core: &Local<T>, task: T) -> Announce {
+        core.manners().disturb();
         match self.remote(core).slot.put(task) {
             None => Announce::NotNeeded,
             Some(displaced) => {

@@ -5,6 +5,7 @@
 //! when the count runs out; each time that turns out to be much too early the next count is twice as long.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The longest count. What a clock read costs, spread over so many calls, is a fraction of one; and a loop whose calls
 /// suddenly come a thousand times slower finds out after so many of them.
@@ -13,8 +14,11 @@ const LONGEST: u32 = 128;
 /// When to look wide. Times are in nanoseconds, by whichever clock the caller has.
 pub(crate) struct Pace {
     interval: u64,
-    // Calls until the clock is read.
-    countdown: Cell<u32>,
+    // Calls until somebody asks. An atomic only because the yield points of other crates count it down; it belongs to
+    // one thread.
+    countdown: AtomicU32,
+    // What was left of the count when it was cut short.
+    rest: Cell<u32>,
     // What the countdown started from.
     count: Cell<u32>,
     last_look: Cell<u64>,
@@ -22,18 +26,38 @@ pub(crate) struct Pace {
 
 impl Pace {
     pub(crate) fn new(interval: u64) -> Self {
-        Self { interval, countdown: Cell::new(1), count: Cell::new(1), last_look: Cell::new(0) }
+        Self {
+            interval,
+            countdown: AtomicU32::new(1),
+            rest: Cell::new(0),
+            count: Cell::new(1),
+            last_look: Cell::new(0),
+        }
     }
 
-    /// Counts a call. True if the count has run out: it is time to ask [`Self::is_due`], and stays so until it is asked.
+    /// The counter, which every call that does not ask takes one from. At one the next call asks.
+    pub(crate) fn countdown(&self) -> &AtomicU32 {
+        &self.countdown
+    }
+
+    /// Makes the next call ask.
     #[inline]
-    pub(crate) fn count(&self) -> bool {
-        let left = self.countdown.get();
-        if left <= 1 {
-            return true;
+    pub(crate) fn hurry(&self) {
+        // Ordering: relaxed, here and below: one thread.
+        let left = self.countdown.load(Relaxed);
+        if left > 1 {
+            self.rest.set(self.rest.get() + left - 1);
+            self.countdown.store(1, Relaxed);
         }
-        self.countdown.set(left - 1);
-        false
+    }
+
+    /// A call asks. True if that is because the count has run out, and [`Self::is_due`] has to be asked; if it was cut
+    /// short, it goes on.
+    pub(crate) fn ran_out(&self) -> bool {
+        let rest = self.rest.take();
+        let left = self.countdown.load(Relaxed) + rest;
+        self.countdown.store(left, Relaxed);
+        left <= 1
     }
 
     /// The count has run out: is it time for a wide look? Starts the next count.
@@ -52,7 +76,7 @@ impl Pace {
             self.last_look.set(now);
         }
         self.count.set(count);
-        self.countdown.set(count);
+        self.countdown.store(count, Relaxed);
         due
     }
 }
@@ -67,7 +91,10 @@ mod tests {
         let (mut looks, mut reads) = (Vec::new(), 0);
         for _ in 0..calls {
             *now += every;
-            if pace.count() {
+            let left = pace.countdown.load(Relaxed);
+            if left > 1 {
+                pace.countdown.store(left - 1, Relaxed);
+            } else if pace.ran_out() {
                 reads += 1;
                 if pace.is_due(*now) {
                     looks.push(*now);
@@ -93,6 +120,20 @@ mod tests {
     fn a_tight_loop_hardly_reads_the_clock() {
         let (_, reads) = run(&Pace::new(100_000), &mut 0, 3, 1_000_000);
         assert!(reads < 1_000_000 / 50, "{reads} reads in a million calls");
+    }
+
+    #[test]
+    fn a_count_that_was_cut_short_goes_on() {
+        let (pace, mut now) = (Pace::new(100_000), 0);
+        run(&pace, &mut now, 3, 10_000);
+        pace.countdown.store(50, Relaxed);
+        pace.hurry();
+        pace.hurry();
+        assert_eq!(pace.countdown.load(Relaxed), 1);
+        assert!(!pace.ran_out());
+        assert_eq!(pace.countdown.load(Relaxed), 50);
+        pace.countdown.store(1, Relaxed);
+        assert!(pace.ran_out());
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl PoliteSet {
         }
     }
 
-    /// The flag by which the budget of a task on this core is cut short.
+    /// The flag by which the core is asked.
     #[cfg(not(giveway_loom))]
     pub(crate) fn flag(&self, core: usize) -> &AtomicBool {
         &self.interrupts[core]

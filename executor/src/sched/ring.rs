@@ -38,6 +38,11 @@ impl<T> Ring<T> {
         self.len.load(Acquire) == 0
     }
 
+    #[cfg(not(giveway_loom))]
+    pub(super) fn len(&self) -> &AtomicUsize {
+        &self.len
+    }
+
     pub(super) fn push(&self, item: T) {
         let mut items = self.lock();
         items.push_back(item);

@@ -379,7 +379,7 @@ impl Stepper {
                 true => match self.scheduler.yield_point(core, || self.now) {
                     // The future is dropped in the same poll.
                     Some(way) if self.rng.u8(..8) == 0 => {
-                        core.manners().ask(way);
+                        assert!(core.manners().ask(way));
                         self.scheduler.take_back(core);
                         State::Polling(task)
                     }
@@ -445,7 +445,10 @@ impl Stepper {
         let polite = &self.scheduler.polite;
         let mut cores = 0..self.workers.len();
         if all_poll && !about_to && cores.clone().any(|core| polite.is_armed(core)) {
-            assert!(self.books.waiting == 0 || cores.any(|core| polite.is_interrupted(core)), "work waits, and nobody was asked");
+            assert!(
+                self.books.waiting == 0 || cores.any(|core| polite.is_interrupted(core)),
+                "work waits, and nobody was asked"
+            );
         }
     }
 

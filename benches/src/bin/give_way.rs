@@ -1,0 +1,185 @@
+//! Prints what giving way costs and what it gives: one yield call, a loop that calls it every microsecond, and the
+//! latency of foreground wake-ups beside background work.
+//!
+//! `cargo run --release -p giveway-benches --bin give_way [-- cost|loop|wake] [--rounds N] [--secs N] [--rate N]`
+//!
+//! `calls-idle N` and `calls-busy N` make so many calls and print nothing, for counting instructions from outside:
+//! `benches/instructions` does that.
+
+use giveway_benches::cost::{OthersBusy, empty_loop, per_call, thread_time, wall_time};
+use giveway_benches::peers::{Giveway, GivewayBackground, Peer, Smol, Tokio};
+use giveway_benches::wake::{self, Load, Outcome};
+use giveway_benches::work::{percentile, rounds_per_microsecond, spin};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const WORKERS: usize = 2;
+
+struct Options {
+    what: String,
+    count: u64,
+    rounds: usize,
+    secs: f64,
+    rate: u32,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options { what: "all".into(), count: 1_000, rounds: 5, secs: 2.0, rate: 2_000 };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().and_then(|value| value.parse::<f64>().ok()).filter(|&value| value > 0.0);
+        let missing = format!("{arg} needs a positive number");
+        match arg.as_str() {
+            "cost" | "loop" | "wake" => options.what = arg,
+            "calls-idle" | "calls-busy" => (options.count, options.what) = (value().ok_or(missing)? as u64, arg),
+            "--rounds" => options.rounds = value().ok_or(missing)? as usize,
+            "--secs" => options.secs = value().ok_or(missing)?,
+            "--rate" => options.rate = value().ok_or(missing)? as u32,
+            _ => return Err(format!("{arg}: there are cost, loop, wake, --rounds, --secs and --rate")),
+        }
+    }
+    Ok(options)
+}
+
+fn main() {
+    let options = match options() {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(2);
+        }
+    };
+    Giveway::start(WORKERS);
+    let all = options.what == "all";
+    match options.what.as_str() {
+        "calls-idle" => {
+            per_call::<Giveway>(options.count, thread_time);
+        }
+        "calls-busy" => {
+            let others = OthersBusy::<Giveway>::start(WORKERS);
+            per_call::<Giveway>(options.count, thread_time);
+            others.end();
+        }
+        _ => {
+            Tokio::start(WORKERS);
+            Smol::start(WORKERS);
+        }
+    }
+    if all || options.what == "cost" {
+        cost(options.rounds);
+    }
+    if all || options.what == "loop" {
+        polite_loop(options.rounds);
+    }
+    if all || options.what == "wake" {
+        for background in [0, 8, 512] {
+            wake_row(&options, background);
+        }
+    }
+}
+
+fn median(rounds: usize, mut sample: impl FnMut() -> f64) -> f64 {
+    percentile(&mut (0..rounds).map(|_| sample()).collect::<Vec<_>>(), 0.5)
+}
+
+fn cost(rounds: usize) {
+    println!("\n## One yield call, with nobody to yield to (ns, median of {rounds})\n");
+    println!("| | a worker idle | all busy, nobody waiting |\n|---|---|---|");
+    let (calls, slow_calls) = (20_000_000, 500_000);
+    let empty = median(rounds, || empty_loop::<Giveway>(calls));
+    println!("| the loop without a call | {empty:.2} | |");
+    let row = |name, idle, busy| println!("| {name} | {idle:.2} | {busy:.2} |");
+    fn both<P: Peer>(rounds: usize, calls: u64, clock: fn() -> f64) -> (f64, f64) {
+        let idle = median(rounds, || per_call::<P>(calls, clock));
+        let others = OthersBusy::<P>::start(WORKERS);
+        let busy = median(rounds, || per_call::<P>(calls, clock));
+        others.end();
+        (idle, busy)
+    }
+    let (idle, busy) = both::<Giveway>(rounds, calls, thread_time);
+    row("giveway `yield_now_if_busy`", idle, busy);
+    let (idle, busy) = both::<Tokio>(rounds, slow_calls, wall_time);
+    row("tokio `yield_now`", idle, busy);
+    let (idle, busy) = both::<Smol>(rounds, slow_calls, wall_time);
+    row("smol `yield_now`", idle, busy);
+}
+
+/// The time of a loop of one-microsecond chunks on every worker at once, with and without a yield point in each.
+fn polite_loop(rounds: usize) {
+    const CHUNKS: u64 = 200_000;
+    let chunk = rounds_per_microsecond();
+    fn run(polite: bool, chunk: u64) -> f64 {
+        Giveway::block_on(async move {
+            let start = Instant::now();
+            let work = |_| {
+                Giveway::spawn(async move {
+                    for _ in 0..CHUNKS {
+                        spin(chunk);
+                        if polite {
+                            Giveway::polite_yield().await;
+                        }
+                    }
+                })
+            };
+            for task in (0..WORKERS).map(work).collect::<Vec<_>>() {
+                task.await;
+            }
+            start.elapsed().as_secs_f64()
+        })
+    }
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..rounds.max(5) * 3 {
+        without.push(run(false, chunk));
+        with.push(run(true, chunk));
+    }
+    let lost = percentile(&mut with, 0.5) / percentile(&mut without, 0.5) - 1.0;
+    println!("\n## A yield point every microsecond, on every worker, alone on the machine\n");
+    println!("loses {:.2} % against the same loop without one (median of {})", lost * 1e2, with.len());
+}
+
+fn wake_row(options: &Options, background: usize) {
+    let load = Load {
+        background,
+        chunk: 20 * rounds_per_microsecond(),
+        rate: options.rate,
+        time: Duration::from_secs_f64(options.secs),
+    };
+    type Run = fn(Load) -> Outcome;
+    let peers: [(&str, Run); 4] = [
+        (Giveway::NAME, wake::run::<Giveway>),
+        (GivewayBackground::NAME, wake::run::<GivewayBackground>),
+        (Tokio::NAME, wake::run::<Tokio>),
+        (Smol::NAME, wake::run::<Smol>),
+    ];
+    let mut outcomes: [Vec<[f64; 5]>; 4] = Default::default();
+    for round in 0..options.rounds {
+        for turn in 0..peers.len() {
+            let peer = (round + turn) % peers.len();
+            let mut outcome = peers[peer].1(load);
+            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|part| outcome.latency(part));
+            outcomes[peer].push([p50, p99, p999, outcome.beside, outcome.beside / outcome.alone.max(1.0)]);
+        }
+    }
+    println!(
+        "\n## Foreground wake-ups beside {background} background tasks of 20 µs chunks, {}/s, {} rounds of {} s{}\n",
+        options.rate,
+        options.rounds,
+        options.secs,
+        if real_time() { "" } else { "; the sender was refused real-time priority" },
+    );
+    println!(
+        "| | p50 µs | p99 µs | p99.9 µs | background chunks/s | of what it does alone |\n|---|---|---|---|---|---|"
+    );
+    for (peer, samples) in peers.iter().zip(&outcomes) {
+        let median = |column: usize| percentile(&mut samples.iter().map(|row| row[column]).collect::<Vec<_>>(), 0.5);
+        let [p50, p99, p999, chunks, part] = [0, 1, 2, 3, 4].map(median);
+        println!("| {} | {p50:.1} | {p99:.1} | {p999:.1} | {chunks:.0} | {:.1} % |", peer.0, part * 1e2);
+    }
+}
+
+/// Whether a thread of this process gets real-time priority.
+fn real_time() -> bool {
+    let (answer, answered) = mpsc::channel();
+    std::thread::spawn(move || answer.send(wake::ask_for_real_time()));
+    answered.recv().unwrap_or(false)
+}

@@ -1,0 +1,114 @@
+//! What one yield call costs, when there is no reason to yield.
+//!
+//! A loop in a task that does nothing but call it, eight times a turn. The loop's own instructions are in the figure; the
+//! time of a loop without a call is given beside it. Not isolated: whatever else the machine does; hence the median of many.
+
+use crate::peers::Peer;
+use std::future::{Future, poll_fn};
+use std::hint::black_box;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// Nanoseconds a call, in a task that calls the peer's polite yield `calls` times.
+pub fn per_call<P: Peer>(calls: u64, clock: fn() -> f64) -> f64 {
+    let mut task = Box::pin(async move {
+        let start = clock();
+        for i in 0..calls / 8 {
+            black_box(i);
+            // Eight to a turn: the counter of a loop around an await lives in memory, and the trip there and back would
+            // be most of the figure.
+            P::polite_yield().await;
+            P::polite_yield().await;
+            P::polite_yield().await;
+            P::polite_yield().await;
+            P::polite_yield().await;
+            P::polite_yield().await;
+            P::polite_yield().await;
+            P::polite_yield().await;
+        }
+        (clock() - start) / calls as f64
+    });
+    let task = poll_fn(move |cx| measured(task.as_mut(), cx));
+    P::block_on(async { P::spawn(task).await })
+}
+
+/// Nanoseconds by the wall clock.
+pub fn wall_time() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as f64
+}
+
+/// Nanoseconds of CPU that this thread has had: time in which another had the CPU does not count. For calls that do not
+/// give way, so that the task stays on its thread.
+///
+/// # Panics
+///
+/// If the system has no such clock.
+pub fn thread_time() -> f64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a writable `timespec`.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    assert_eq!(failed, 0, "every thread has a clock");
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// A name by which `benches/instructions` finds the loop.
+#[inline(never)]
+fn measured<T>(task: Pin<&mut (dyn Future<Output = T> + Send)>, cx: &mut Context<'_>) -> Poll<T> {
+    task.poll(cx)
+}
+
+/// Nanoseconds a turn of the same loop without a call.
+pub fn empty_loop<P: Peer>(turns: u64) -> f64 {
+    let task = async move {
+        let start = thread_time();
+        for i in 0..turns {
+            black_box(i);
+        }
+        (thread_time() - start) / turns as f64
+    };
+    P::block_on(async { P::spawn(task).await })
+}
+
+/// Polite loops on every worker but one, so that a task beside them finds none idle and nobody waiting.
+#[derive(Debug)]
+pub struct OthersBusy<P: Peer> {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<P::Handle<()>>,
+}
+
+impl<P: Peer> OthersBusy<P> {
+    /// Starts them, and returns when each is running.
+    pub fn start(workers: usize) -> Self {
+        let (stop, running) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let tasks = P::block_on(async {
+            let keep_busy = |_| {
+                let (stop, running) = (stop.clone(), running.clone());
+                P::spawn(async move {
+                    running.fetch_add(1, Relaxed);
+                    while !stop.load(Relaxed) {
+                        P::polite_yield().await;
+                    }
+                })
+            };
+            (1..workers).map(keep_busy).collect()
+        });
+        while running.load(Relaxed) < workers - 1 {
+            std::thread::yield_now();
+        }
+        Self { stop, tasks }
+    }
+
+    /// Stops them.
+    pub fn end(self) {
+        self.stop.store(true, Relaxed);
+        P::block_on(async {
+            for task in self.tasks {
+                task.await;
+            }
+        });
+    }
+}

@@ -1,0 +1,129 @@
+//! How soon does a foreground task run after it was woken, beside background tasks that want every core?
+//!
+//! A thread that is none of the runtime's sends into a channel at fixed times (open loop: it does not wait for answers,
+//! and a late wake-up does not put off the next); a foreground task receives. The latency is taken from the time at
+//! which it was to be sent, so what delays the sender counts too: it asks for real-time priority, and the table says if
+//! it was refused. The background works in chunks of a fixed amount of arithmetic with the peer's politest yield
+//! after each. Its throughput is compared with the same tasks alone, in the same run.
+
+use crate::peers::Peer;
+use crate::work::{percentile, spin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What a run is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// How many background tasks.
+    pub background: usize,
+    /// How many rounds of [`spin`] a chunk is.
+    pub chunk: u64,
+    /// Wake-ups a second.
+    pub rate: u32,
+    /// How long.
+    pub time: Duration,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Microseconds from when a message was to be sent to when it was received, each.
+    pub latencies: Vec<f64>,
+    /// Chunks a second of background work beside the foreground.
+    pub beside: f64,
+    /// Chunks a second of the same background work alone.
+    pub alone: f64,
+}
+
+impl Outcome {
+    /// The latency that this part of all wake-ups does not exceed, in microseconds.
+    pub fn latency(&mut self, part: f64) -> f64 {
+        percentile(&mut self.latencies, part)
+    }
+}
+
+/// Runs the load on a peer that was started.
+pub fn run<P: Peer>(load: Load) -> Outcome {
+    let background = Background::<P>::start(load);
+    // They settle: those that share a queue find out that they are all polite.
+    std::thread::sleep(Duration::from_millis(100));
+    let alone = background.chunks_during(|| std::thread::sleep(load.time / 2));
+    let mut latencies = Vec::new();
+    let beside = background.chunks_during(|| latencies = wake_ups::<P>(load));
+    background.end();
+    Outcome { latencies, beside, alone }
+}
+
+struct Background<P: Peer> {
+    stop: Arc<AtomicBool>,
+    chunks: Arc<AtomicU64>,
+    tasks: Vec<P::Handle<()>>,
+}
+
+impl<P: Peer> Background<P> {
+    fn start(load: Load) -> Self {
+        let (stop, chunks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let work = |_| {
+            let (stop, chunks) = (stop.clone(), chunks.clone());
+            P::spawn_background(async move {
+                while !stop.load(Relaxed) {
+                    spin(load.chunk);
+                    chunks.fetch_add(1, Relaxed);
+                    P::polite_yield().await;
+                }
+            })
+        };
+        let tasks = P::block_on(async { (0..load.background).map(work).collect() });
+        Self { stop, chunks, tasks }
+    }
+
+    fn chunks_during(&self, f: impl FnOnce()) -> f64 {
+        let (chunks, start) = (self.chunks.load(Relaxed), Instant::now());
+        f();
+        (self.chunks.load(Relaxed) - chunks) as f64 / start.elapsed().as_secs_f64()
+    }
+
+    fn end(self) {
+        self.stop.store(true, Relaxed);
+        P::block_on(async {
+            for task in self.tasks {
+                task.await;
+            }
+        });
+    }
+}
+
+fn wake_ups<P: Peer>(load: Load) -> Vec<f64> {
+    let (sender, receiver) = async_channel::unbounded::<Instant>();
+    let wake_ups = (load.time.as_secs_f64() * f64::from(load.rate)) as u32;
+    let receive = async move {
+        let mut latencies = Vec::with_capacity(wake_ups as usize);
+        while let Ok(due) = receiver.recv().await {
+            latencies.push(due.elapsed().as_nanos() as f64 / 1e3);
+        }
+        latencies
+    };
+    let receiving = P::block_on(async { P::spawn(receive) });
+    let sending = std::thread::spawn(move || {
+        ask_for_real_time();
+        let start = Instant::now() + Duration::from_millis(1);
+        for n in 0..wake_ups {
+            let due = start + Duration::from_secs(1) * n / load.rate;
+            // Not a spin: it would take a core from the background.
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            sender.try_send(due).expect("the receiver is there");
+        }
+    });
+    sending.join().expect("the sender does not panic");
+    P::block_on(receiving)
+}
+
+/// Gives the calling thread real-time priority. False if the system refuses.
+pub fn ask_for_real_time() -> bool {
+    // SAFETY: an all-zero `sched_param` is a valid value of a plain C struct.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = 10;
+    // SAFETY: `param` is a readable `sched_param`, and zero is the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) == 0 }
+}
