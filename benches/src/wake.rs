@@ -44,6 +44,10 @@ impl Outcome {
 }
 
 /// Runs the load on a peer that was started.
+///
+/// # Panics
+///
+/// If the peer loses a message.
 pub fn run<P: Peer>(load: Load) -> Outcome {
     let background = Background::<P>::start(load);
     // They settle: those that share a queue find out that they are all polite.
@@ -104,7 +108,8 @@ fn wake_ups<P: Peer>(load: Load) -> Vec<f64> {
         }
         latencies
     };
-    let receiving = P::block_on(async { P::spawn(receive) });
+    let mut receiving = None;
+    P::block_on(async { receiving = Some(P::spawn(receive)) });
     let sending = std::thread::spawn(move || {
         ask_for_real_time();
         let start = Instant::now() + Duration::from_millis(1);
@@ -116,7 +121,7 @@ fn wake_ups<P: Peer>(load: Load) -> Vec<f64> {
         }
     });
     sending.join().expect("the sender does not panic");
-    P::block_on(receiving)
+    P::block_on(receiving.expect("it was spawned above"))
 }
 
 /// Gives the calling thread real-time priority. False if the system refuses.

@@ -1,13 +1,13 @@
 //! The runtime as the host of yield points: how a worker, and a thread in `block_on`, answer them.
 
-use crate::runtime::{Phase, Shared};
-use crate::sched::{MOST_ASKED, Pace, Settings};
+use crate::runtime::{MAX_WORKERS, Phase, Shared};
+use crate::sched::{Pace, Settings};
 use crate::task::YieldNowIfBusy;
 use crate::worker::Worker;
 use giveway_yield::host::{Host, Signs, Ticket, with_host};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::num::NonZeroU64;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Gives way if every worker is busy and work waits; otherwise is ready at once. The yield point of a polite background
 /// loop.
@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicBool;
 ///
 /// Fairness among those that gave way, or that one runs again while there is other work:
 /// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. In an executor nested inside a task, which
-/// polls in a loop and never lets the task return, it is ready after a thousand polls.
+/// polls in a loop and never lets the task return, it is ready after some polls.
 ///
 /// # Cancel safety
 ///
@@ -92,11 +92,16 @@ impl Worker {
         with_host(self, f);
     }
 
-    /// Names the poll that goes on: which worker, and its how many-th.
+    /// Names the poll that goes on: which runtime's, which worker's, and its how many-th.
     fn ticket(&self) -> Ticket {
-        let (worker, poll) = (self.index() as u64 + 1, u64::from(self.core().tick()));
-        Ticket::new(NonZeroU64::new(worker << 32 | poll).expect("the worker's part is not zero"))
+        const _: () = assert!(MAX_WORKERS <= 1 << 12);
+        let (worker, poll) = (self.index() as u64, u64::from(self.core().tick()));
+        ticket(1 << 63 | self.shared().number << 44 | worker << 32 | poll)
     }
+}
+
+fn ticket(number: u64) -> Ticket {
+    Ticket::new(NonZeroU64::new(number).expect("a ticket has a bit set"))
 }
 
 impl Host for Worker {
@@ -110,7 +115,8 @@ impl Host for Worker {
 
     fn give_way(&self) -> Option<Ticket> {
         let way = self.shared().scheduler.yield_point(self.core(), || self.shared().now())?;
-        self.core().manners().ask(way).then(|| self.ticket())
+        self.core().manners().ask(way);
+        Some(self.ticket())
     }
 
     fn take_back(&self, ticket: Ticket) -> bool {
@@ -151,23 +157,19 @@ pub(crate) struct Caller<'a> {
     poll: Cell<u64>,
     // How many yield points want it to give way.
     asked: Cell<u32>,
-    // How often it was asked in this poll.
-    asked_in_all: Cell<u32>,
+    // Tells its tickets from those of others, once it has any.
+    number: OnceCell<u64>,
 }
-
-/// Tells the tickets of a `Caller` from those of workers.
-const CALLER: u64 = 1 << 63;
 
 impl<'a> Caller<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Self {
         let pace = Pace::new(Settings::default().wide_look_interval);
-        Self { shared, pace, poll: Cell::new(0), asked: Cell::new(0), asked_in_all: Cell::new(0) }
+        Self { shared, pace, poll: Cell::new(0), asked: Cell::new(0), number: OnceCell::new() }
     }
 
     pub(crate) fn begin_poll(&self) {
         self.poll.set(self.poll.get() + 1);
         self.asked.set(0);
-        self.asked_in_all.set(0);
     }
 
     /// Whether the poll that has returned is to give way.
@@ -176,7 +178,10 @@ impl<'a> Caller<'a> {
     }
 
     fn ticket(&self) -> Ticket {
-        Ticket::new(NonZeroU64::new(CALLER | self.poll.get()).expect("a bit is set"))
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        // Ordering: relaxed; all that matters is that it is nobody else's.
+        let number = self.number.get_or_init(|| NUMBER.fetch_add(1, Relaxed));
+        ticket(number << 24 & !(1 << 63) | self.poll.get() & 0xff_ffff)
     }
 }
 
@@ -194,10 +199,9 @@ impl Host for Caller<'_> {
     }
 
     fn give_way(&self) -> Option<Ticket> {
-        if self.asked_in_all.get() == MOST_ASKED || !self.work_waits() {
+        if !self.work_waits() {
             return None;
         }
-        self.asked_in_all.set(self.asked_in_all.get() + 1);
         self.asked.set(self.asked.get() + 1);
         Some(self.ticket())
     }

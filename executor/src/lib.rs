@@ -16,10 +16,30 @@
 //! For settings use a [`Builder`], for several runtimes hold each [`Runtime`], and to spawn from threads that are not
 //! the runtime's own clone a [`Handle`].
 //!
+//! # Background work
+//!
+//! A loop that may wait for everybody else says so between two pieces of work:
+//!
+//! ```
+//! # fn work_on(_: u32) {}
+//! giveway::block_on(async {
+//!     let job = giveway::spawn(async {
+//!         for piece in 0..1_000 {
+//!             work_on(piece);
+//!             giveway::yield_now_if_busy().await;
+//!         }
+//!     });
+//!     job.await.unwrap();
+//! });
+//! ```
+//!
+//! [`yield_now_if_busy`] costs a nanosecond when nobody waits, and when somebody does it gives way until nothing else is
+//! runnable. Code without yield points goes to [`spawn_background`]. Both fill every core that the foreground leaves idle.
+//!
 //! # How it works
 //!
 //! Each worker has a queue of its own and a slot for the task woken last, steals half of another's queue when it has
-//! nothing, and sleeps when nobody has. `docs/architecture.md` in the repository draws it; every protocol has a page
+//! nothing, takes something that has given way when nobody has, and sleeps when there is nothing at all. `docs/architecture.md` in the repository draws it; every protocol has a page
 //! beside its code.
 
 mod block_on;

@@ -3,32 +3,10 @@
 use futures::task::{FutureObj, Spawn};
 use giveway::task::JoinHandle;
 use giveway::{Handle, Runtime};
-use giveway_tests::{Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, runtime, watch};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use giveway_tests::{Drops, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, runtime, watch};
 use std::sync::{Arc, mpsc};
 use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
-
-/// One drop counter for each of a number of tasks.
-#[derive(Clone)]
-struct Drops(Arc<Vec<AtomicUsize>>);
-
-impl Drops {
-    fn of(tasks: usize) -> Self {
-        Self(Arc::new((0..tasks).map(|_| AtomicUsize::new(0)).collect()))
-    }
-
-    fn counter(&self, task: usize) -> impl Send + use<> {
-        let drops = self.0.clone();
-        on_drop(move || _ = drops[task].fetch_add(1, Relaxed))
-    }
-
-    #[track_caller]
-    fn assert_each_once(&self) {
-        let counts: Vec<_> = self.0.iter().map(|count| count.load(Relaxed)).collect();
-        assert!(counts.iter().all(|&count| count == 1), "drops of each task: {counts:?}");
-    }
-}
 
 /// Tasks that wait, some held by their handle and some by a waker.
 fn spawn_waiting(handle: &Handle, wakers: &Wakers, values: impl Iterator<Item: Send + 'static>) -> Vec<JoinHandle<()>> {

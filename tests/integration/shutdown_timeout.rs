@@ -166,6 +166,32 @@ fn a_task_may_shut_its_own_runtime_down_and_finds_itself_in_the_report() {
     });
 }
 
+/// It may hold a lock that their destructors want.
+#[test]
+fn a_task_that_shuts_its_own_runtime_down_does_not_run_the_destructors_of_others() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let lock = Arc::new(Mutex::new(()));
+    let (wakers, dropped) = (Wakers::default(), Gate::new());
+    let takes_lock = on_drop({
+        let (lock, dropped) = (lock.clone(), dropped.clone());
+        move || {
+            // Would be a deadlock on the thread that holds it.
+            drop(lock.try_lock().expect("nobody holds the lock when this runs"));
+            dropped.open();
+        }
+    });
+    let _waiting = runtime.spawn(wakers.park(takes_lock));
+    eventually(|| wakers.len() == 1);
+    let handle = runtime.handle().clone();
+    handle.spawn(async move {
+        let _held = lock.lock().unwrap();
+        let report = runtime.shutdown_timeout(Duration::from_millis(1));
+        assert_eq!(report.stuck_tasks().len(), 1, "{report}");
+    });
+    dropped.wait();
+}
+
 #[test]
 fn shutdown_in_the_background_does_not_wait_for_a_stuck_task() {
     each_runtime(1, |runtime| {

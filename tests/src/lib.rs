@@ -4,10 +4,14 @@
 #![expect(clippy::missing_panics_doc, reason = "helpers of tests panic where the test fails")]
 
 mod child;
+mod counting;
 mod futures;
+mod workers;
 
 pub use child::{Child, in_child, isolated};
+pub use counting::{Drops, Log, Polls};
 pub use futures::{Parked, Wakers, hold, on_drop};
+pub use workers::{each_strict, occupy, on_one_worker, outside};
 
 use std::any::Any;
 use std::io::Write;

@@ -87,9 +87,6 @@ pub trait Host {
     ///
     /// Otherwise the host notes that this task is to give way when its poll returns. The yield point wakes the task and
     /// is pending.
-    ///
-    /// A host that is asked very often in one and the same poll, a thousand times say, should answer `None`: an executor
-    /// nested inside the task polls the yield point in a loop, and waits for it to be ready. The task will not return.
     fn give_way(&self) -> Option<Ticket>;
 
     /// The yield point that got this ticket is polled again, or dropped. If the poll in which it got it still goes on,
@@ -135,7 +132,8 @@ impl Signs<'_> {
 
 /// Names the poll in which a yield point asked to give way.
 ///
-/// The host chooses the number: different for every poll on every thread, as far as that goes.
+/// The host chooses the number: different for every poll on every thread, those of other executors included, as far as
+/// that goes. A yield point may be moved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(NonZeroU64);
 

@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
     started: Instant,
+    /// Which runtime of the process this is. Wraps after half a million.
+    pub(crate) number: u64,
 }
 
 /// A worker's place: where it parks, and what it is doing.
@@ -67,6 +69,7 @@ impl Post {
 impl Shared {
     /// The shared half of a runtime, and the private halves of its cores.
     pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks) -> (Self, Vec<Local<Runnable>>) {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let (scheduler, locals) = Scheduler::new(workers, settings);
         let shared = Self {
             scheduler,
@@ -77,6 +80,8 @@ impl Shared {
             hooks,
             birth: Birth::here(),
             started: Instant::now(),
+            // Ordering: relaxed; all that matters is that it is nobody else's.
+            number: NUMBER.fetch_add(1, Relaxed) % (1 << 19),
         };
         (shared, locals)
     }

@@ -15,11 +15,6 @@ pub(crate) enum Way {
     Park,
 }
 
-/// How often the running task may be told to give way in one poll. A `FuturesUnordered` polls a yield point twice, and
-/// one inside another a few times more. One that is told a thousand times does not return: an executor nested inside the
-/// task polls in a loop.
-pub(crate) const MOST_ASKED: u32 = 1_000;
-
 /// The part of a core that yield points use.
 pub(crate) struct Manners {
     // The core is armed in the `PoliteSet`, as far as its holder knows: somebody may have asked it to give way since.
@@ -29,8 +24,6 @@ pub(crate) struct Manners {
     swapped: Cell<bool>,
     // How many yield points want the running task to give way, and how.
     asked: Cell<u32>,
-    // How often it was asked in this poll, those included that were taken back.
-    asked_in_all: Cell<u32>,
     way: Cell<Way>,
     pub(crate) pace: Pace,
 }
@@ -42,7 +35,6 @@ impl Manners {
             background: Cell::new(false),
             swapped: Cell::new(false),
             asked: Cell::new(0),
-            asked_in_all: Cell::new(0),
             way: Cell::new(Way::Park),
             pace: Pace::new(wide_look_interval),
         }
@@ -53,7 +45,6 @@ impl Manners {
         self.background.set(background);
         self.swapped.set(swapped);
         self.asked.set(0);
-        self.asked_in_all.set(0);
         self.disturb();
     }
 
@@ -74,19 +65,12 @@ impl Manners {
         self.background.get()
     }
 
-    /// Notes that the running task is to give way. The first to ask decides how. False if that has been noted too often.
-    #[must_use]
-    pub(crate) fn ask(&self, way: Way) -> bool {
-        let in_all = self.asked_in_all.get() + 1;
-        if in_all > MOST_ASKED {
-            return false;
-        }
-        self.asked_in_all.set(in_all);
+    /// Notes that the running task is to give way. The first to ask decides how.
+    pub(crate) fn ask(&self, way: Way) {
         if self.asked.get() == 0 {
             self.way.set(way);
         }
         self.asked.set(self.asked.get() + 1);
-        true
     }
 
     /// Forgets one request.

@@ -30,7 +30,7 @@ pub(crate) use self::core::{Local, Quiet, Remote};
 pub(crate) use give_way::Settings;
 pub(crate) use idle::{CountedOut, IdleSet};
 pub(crate) use injector::Injector;
-pub(crate) use manners::{MOST_ASKED, Manners, Way};
+pub(crate) use manners::{Manners, Way};
 pub(crate) use pace::Pace;
 pub(crate) use polite::PoliteSet;
 pub(crate) use slot::{PointerSized, Slot};

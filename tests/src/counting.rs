@@ -1,0 +1,84 @@
+//! Counters and a log, for tests that say how often or in which order.
+
+use crate::on_drop;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+/// Counts polls. A task that gives way is polled once more for it.
+#[derive(Debug, Clone, Default)]
+pub struct Polls(Arc<AtomicUsize>);
+
+impl Polls {
+    /// How many there were.
+    pub fn count(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+
+    /// `future`, whose polls are counted here.
+    pub async fn of<F: Future>(self, future: F) -> F::Output {
+        self.at_most(usize::MAX, future).await
+    }
+
+    /// Like [`Self::of`], and panics when there are more than `limit`: a livelock fails and does not hang.
+    pub async fn at_most<F: Future>(self, limit: usize, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            assert!(self.0.fetch_add(1, SeqCst) < limit, "polled more than {limit} times");
+            future.as_mut().poll(cx)
+        })
+        .await
+    }
+}
+
+/// What happened, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// Adds an event.
+    pub fn add(&self, event: impl Into<String>) {
+        self.0.lock().unwrap().push(event.into());
+    }
+
+    /// All events so far.
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Whether `event` has happened.
+    pub fn has(&self, event: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|happened| happened == event)
+    }
+
+    /// Fails the test unless exactly these events happened, in this order.
+    #[track_caller]
+    pub fn assert(&self, events: &[&str]) {
+        assert_eq!(self.all(), events);
+    }
+}
+
+/// One drop counter for each of a number of tasks.
+#[derive(Debug, Clone)]
+pub struct Drops(Arc<Vec<AtomicUsize>>);
+
+impl Drops {
+    /// Counters for so many tasks.
+    pub fn of(tasks: usize) -> Self {
+        Self(Arc::new((0..tasks).map(|_| AtomicUsize::new(0)).collect()))
+    }
+
+    /// A value whose drop counts for this task.
+    pub fn counter(&self, task: usize) -> impl Send + use<> {
+        let drops = self.0.clone();
+        on_drop(move || _ = drops[task].fetch_add(1, SeqCst))
+    }
+
+    /// Fails the test unless each counter counted one drop.
+    #[track_caller]
+    pub fn assert_each_once(&self) {
+        let counts: Vec<_> = self.0.iter().map(|count| count.load(SeqCst)).collect();
+        assert!(counts.iter().all(|&count| count == 1), "drops of each task: {counts:?}");
+    }
+}

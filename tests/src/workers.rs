@@ -1,0 +1,54 @@
+//! Runtimes of which it is known what every worker does.
+
+use crate::{Gate, recv, runtime, watch, worker_counts};
+use giveway::task::JoinHandle;
+use giveway::{Builder, Handle, Runtime};
+use std::future::Future;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Runs `body` as a task of a runtime with one worker, which is therefore busy whenever `body` runs.
+#[track_caller]
+pub fn on_one_worker<F>(body: F) -> F::Output
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let _watch = watch();
+    let runtime = runtime(1);
+    runtime.block_on(runtime.spawn(body)).unwrap()
+}
+
+/// Gives `test` a runtime of each worker count, at least `least`, whose yield points do not look at the clock: only an
+/// interrupt makes them look at another worker's queue.
+pub fn each_strict(least: usize, test: impl Fn(Runtime)) {
+    let mut counts: Vec<_> = worker_counts().into_iter().map(|workers| workers.max(least)).collect();
+    counts.dedup();
+    for workers in counts {
+        let _watch = watch();
+        let builder = Builder::new().workers(workers).wide_look_interval(Duration::from_secs(3600));
+        test(builder.build().expect("a runtime starts"));
+    }
+}
+
+/// Runs `f` on a thread of its own and waits for it. In a task: its poll goes on meanwhile, and what `f` spawns or wakes
+/// goes into the injector.
+pub fn outside<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(f).join().unwrap())
+}
+
+/// Keeps so many workers in a poll each until `gate` opens. Returns when they are.
+#[track_caller]
+pub fn occupy(handle: &Handle, workers: usize, gate: &Gate) -> Vec<JoinHandle<()>> {
+    let (started, starts) = mpsc::channel();
+    let occupy_one = || {
+        let (gate, started) = (gate.clone(), started.clone());
+        handle.spawn(async move {
+            started.send(()).unwrap();
+            gate.wait();
+        })
+    };
+    let tasks: Vec<_> = (0..workers).map(|_| occupy_one()).collect();
+    tasks.iter().for_each(|_| recv(&starts));
+    tasks
+}
