@@ -8,6 +8,8 @@
 
 use crate::peers::Peer;
 use crate::work::{percentile, spin};
+use futures::StreamExt;
+use futures::channel::mpsc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -30,6 +32,8 @@ pub struct Load {
 pub struct Outcome {
     /// Microseconds from when a message was to be sent to when it was received, each.
     pub latencies: Vec<f64>,
+    /// The part of it before the message was sent: what the sender's own thread was late.
+    pub lateness: Vec<f64>,
     /// Chunks a second of background work beside the foreground.
     pub beside: f64,
     /// Chunks a second of the same background work alone.
@@ -53,10 +57,10 @@ pub fn run<P: Peer>(load: Load) -> Outcome {
     // They settle: those that share a queue find out that they are all polite.
     std::thread::sleep(Duration::from_millis(100));
     let alone = background.chunks_during(|| std::thread::sleep(load.time / 2));
-    let mut latencies = Vec::new();
-    let beside = background.chunks_during(|| latencies = wake_ups::<P>(load));
+    let (mut latencies, mut lateness) = (Vec::new(), Vec::new());
+    let beside = background.chunks_during(|| (latencies, lateness) = wake_ups::<P>(load));
     background.end();
-    Outcome { latencies, beside, alone }
+    Outcome { latencies, lateness, beside, alone }
 }
 
 struct Background<P: Peer> {
@@ -98,15 +102,19 @@ impl<P: Peer> Background<P> {
     }
 }
 
-fn wake_ups<P: Peer>(load: Load) -> Vec<f64> {
-    let (sender, receiver) = async_channel::unbounded::<Instant>();
+/// How long after it was due each message was received, and how long after that it was sent; in microseconds.
+fn wake_ups<P: Peer>(load: Load) -> (Vec<f64>, Vec<f64>) {
+    // A channel whose sender never waits for the receiver. Others spin while the receiver is in the middle of something,
+    // and a real-time thread that has just taken the receiver's CPU then spins for milliseconds.
+    let (sender, mut receiver) = mpsc::unbounded::<(Instant, Instant)>();
     let wake_ups = (load.time.as_secs_f64() * f64::from(load.rate)) as u32;
     let receive = async move {
-        let mut latencies = Vec::with_capacity(wake_ups as usize);
-        while let Ok(due) = receiver.recv().await {
-            latencies.push(due.elapsed().as_nanos() as f64 / 1e3);
+        let mut samples = (Vec::with_capacity(wake_ups as usize), Vec::with_capacity(wake_ups as usize));
+        while let Some((due, sent)) = receiver.next().await {
+            samples.0.push(microseconds(due.elapsed()));
+            samples.1.push(microseconds(sent - due));
         }
-        latencies
+        samples
     };
     let mut receiving = None;
     P::block_on(async { receiving = Some(P::spawn(receive)) });
@@ -117,11 +125,15 @@ fn wake_ups<P: Peer>(load: Load) -> Vec<f64> {
             let due = start + Duration::from_secs(1) * n / load.rate;
             // Not a spin: it would take a core from the background.
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            sender.try_send(due).expect("the receiver is there");
+            sender.unbounded_send((due, Instant::now().max(due))).expect("the receiver is there");
         }
     });
     sending.join().expect("the sender does not panic");
     P::block_on(receiving.expect("it was spawned above"))
+}
+
+fn microseconds(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
 }
 
 /// Gives the calling thread real-time priority. False if the system refuses.

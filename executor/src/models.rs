@@ -65,7 +65,7 @@ impl Runtime {
     /// As `Scheduler::announce`, with everybody awake.
     fn push_and_interrupt(&self) {
         self.queue.push();
-        assert_eq!(self.idle.announce(|| self.polite.interrupt_one()), None);
+        assert_eq!(self.idle.announce(|| self.polite.interrupt_some()), None);
     }
 
     fn arm_and_look(&self, core: usize) -> bool {
@@ -317,7 +317,7 @@ fn interrupt_against_end_of_politeness() {
             }
         });
         if runtime.polite.disarm(0) {
-            runtime.polite.interrupt_one();
+            runtime.polite.interrupt_some();
         }
         pusher.join().unwrap();
         let saw_work = polite.join().unwrap();

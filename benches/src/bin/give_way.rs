@@ -24,7 +24,7 @@ struct Options {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { what: "all".into(), count: 1_000, rounds: 5, secs: 2.0, rate: 2_000 };
+    let mut options = Options { what: "all".into(), count: 1_000, rounds: 5, secs: 2.0, rate: 1_000 };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().and_then(|value| value.parse::<f64>().ok()).filter(|&value| value > 0.0);
@@ -151,13 +151,14 @@ fn wake_row(options: &Options, background: usize) {
         (Tokio::NAME, wake::run::<Tokio>),
         (Smol::NAME, wake::run::<Smol>),
     ];
-    let mut outcomes: [Vec<[f64; 5]>; 4] = Default::default();
+    let mut outcomes: [Vec<[f64; 6]>; 4] = Default::default();
     for round in 0..options.rounds {
         for turn in 0..peers.len() {
             let peer = (round + turn) % peers.len();
             let mut outcome = peers[peer].1(load);
             let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|part| outcome.latency(part));
-            outcomes[peer].push([p50, p99, p999, outcome.beside, outcome.beside / outcome.alone.max(1.0)]);
+            let late = percentile(&mut outcome.lateness, 0.5);
+            outcomes[peer].push([p50, p99, p999, late, outcome.beside, outcome.beside / outcome.alone.max(1.0)]);
         }
     }
     println!(
@@ -172,8 +173,8 @@ fn wake_row(options: &Options, background: usize) {
     );
     for (peer, samples) in peers.iter().zip(&outcomes) {
         let median = |column: usize| percentile(&mut samples.iter().map(|row| row[column]).collect::<Vec<_>>(), 0.5);
-        let [p50, p99, p999, chunks, part] = [0, 1, 2, 3, 4].map(median);
-        println!("| {} | {p50:.1} | {p99:.1} | {p999:.1} | {chunks:.0} | {:.1} % |", peer.0, part * 1e2);
+        let [p50, p99, p999, late, chunks, part] = [0, 1, 2, 3, 4, 5].map(median);
+        println!("| {} | {p50:.1} | {p99:.1} | {p999:.1} | {late:.1} | {chunks:.0} | {:.1} % |", peer.0, part * 1e2);
     }
 }
 

@@ -132,7 +132,7 @@ impl<T: PointerSized> Scheduler<T> {
         core.manners().set_armed(false);
         if self.polite.disarm(core.index()) {
             // It was meant for the task that ran here before, which ended without answering.
-            self.polite.interrupt_one();
+            self.polite.interrupt_some();
         }
     }
 

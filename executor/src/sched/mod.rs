@@ -205,7 +205,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// a worker to unpark.
     #[inline]
     pub(crate) fn announce(&self) -> Option<usize> {
-        self.idle.announce(|| self.polite.interrupt_one())
+        self.idle.announce(|| self.polite.interrupt_some())
     }
 
     /// Called before each poll: if tasks were queued quietly, they are announced now, because the poll may take any
@@ -260,7 +260,7 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn found_work(&self) -> Option<usize> {
         let interrupt = || {
             if self.foreground_queued() {
-                self.polite.interrupt_one();
+                self.polite.interrupt_some();
             }
         };
         self.idle.found_work(|| self.anything_queued(), interrupt)

@@ -2,8 +2,11 @@
 //!
 //! A bit a core in a word (a word for every 64 cores), and a flag a core. The bit says that the core runs a task which
 //! can give way, and that nobody has asked it to. Whoever makes foreground work runnable while no worker is idle clears
-//! one bit and sets the flag of that core: its interrupt. So two pushes interrupt two cores, and a push beside nothing
-//! that could give way costs one load.
+//! two bits and sets the flags of those cores: their interrupts. A push beside nothing that could give way costs one load.
+//!
+//! Why two? The one that is asked may not be running: the OS may have given its CPU to another thread, for milliseconds,
+//! or it may be far from its next yield point. Two of them rarely are. The one that comes second looks, finds nothing,
+//! and goes on.
 //!
 //! The protocol is in `yielding.md`. Every access here is relaxed: what orders them is a SeqCst fence between a push and a
 //! look at the bits, one between a bit and a look at the queues, and one where a request is passed on.
@@ -13,6 +16,9 @@ use crossbeam_utils::CachePadded;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 const BITS: usize = usize::BITS as usize;
+
+/// How many cores a push asks.
+const ASKED: u32 = 2;
 
 /// The polite cores of one runtime, and their interrupts.
 pub(crate) struct PoliteSet {
@@ -44,7 +50,7 @@ impl PoliteSet {
     }
 
     /// The core is about to run something that cannot give way. True if it had been asked to, and has not answered:
-    /// then the caller passes the request on, with [`Self::interrupt_one`].
+    /// then the caller passes the request on, with [`Self::interrupt_some`].
     #[must_use = "a request that was not answered has to be passed on"]
     pub(crate) fn disarm(&self, core: usize) -> bool {
         let (word, bit) = self.place(core);
@@ -58,30 +64,33 @@ impl PoliteSet {
         asked
     }
 
-    /// Asks one core to give way, if there is one that can. Called after a fence.
+    /// Asks a core or two to give way, if there are any that can. Called after a fence.
     #[inline]
-    pub(crate) fn interrupt_one(&self) {
+    pub(crate) fn interrupt_some(&self) {
         for (index, word) in self.armed.iter().enumerate() {
-            if word.load(Relaxed) != 0 && self.interrupt_one_of(index) {
+            if word.load(Relaxed) != 0 && self.interrupt_some_of(index) {
                 return;
             }
         }
     }
 
     #[cold]
-    fn interrupt_one_of(&self, index: usize) -> bool {
+    fn interrupt_some_of(&self, index: usize) -> bool {
         let word = &self.armed[index];
         loop {
             let armed = word.load(Relaxed);
             if armed == 0 {
                 return false;
             }
-            let lowest = armed.trailing_zeros() as usize;
-            let bit = 1 << lowest;
-            if word.fetch_and(!bit, Relaxed) & bit != 0 {
-                self.interrupt(index * BITS + lowest);
-                return true;
+            let mut asked = word.fetch_and(!lowest(armed, ASKED), Relaxed) & lowest(armed, ASKED);
+            if asked == 0 {
+                continue;
             }
+            while asked != 0 {
+                self.interrupt(index * BITS + asked.trailing_zeros() as usize);
+                asked &= asked - 1;
+            }
+            return true;
         }
     }
 
@@ -122,21 +131,29 @@ impl PoliteSet {
     }
 }
 
+/// The `n` lowest bits that are set.
+fn lowest(bits: usize, n: u32) -> usize {
+    let rest = (0..n).fold(bits, |rest, _| rest & rest.wrapping_sub(1));
+    bits & !rest
+}
+
 #[cfg(all(test, not(giveway_loom)))]
 mod tests {
     use super::*;
 
     #[test]
-    fn each_request_goes_to_another_core() {
+    fn each_request_goes_to_others() {
         let set = PoliteSet::new(130);
-        for core in [3, 64, 129] {
+        for core in [3, 5, 7, 64, 129] {
             set.arm(core);
         }
+        let mut asked = Vec::new();
         for _ in 0..5 {
-            set.interrupt_one();
+            set.interrupt_some();
+            asked.push((0..130).filter(|&core| set.is_interrupted(core)).collect::<Vec<_>>());
         }
-        let asked: Vec<_> = (0..130).filter(|&core| set.is_interrupted(core)).collect();
-        assert_eq!(asked, [3, 64, 129]);
+        assert_eq!(asked[..2], [vec![3, 5], vec![3, 5, 7]]);
+        assert_eq!(asked[4], [3, 5, 7, 64, 129]);
         assert!((0..130).all(|core| !set.is_armed(core)));
     }
 
@@ -146,10 +163,10 @@ mod tests {
         set.arm(0);
         assert!(!set.disarm(0));
         set.arm(0);
-        set.interrupt_one();
+        set.interrupt_some();
         assert!(set.disarm(0));
         assert!(!set.is_interrupted(0));
-        set.interrupt_one();
+        set.interrupt_some();
         assert!(!set.is_interrupted(0), "it is not armed any more");
     }
 }
