@@ -169,8 +169,9 @@ fn wake_row(options: &Options, background: usize) {
         if real_time() { "" } else { "; the sender was refused real-time priority" },
     );
     println!(
-        "| | p50 µs | p99 µs | p99.9 µs | background chunks/s | of what it does alone |\n|---|---|---|---|---|---|"
+        "| | p50 µs | p99 µs | p99.9 µs | the sender's part of p50 | background chunks/s | of what it does alone |"
     );
+    println!("|---|---|---|---|---|---|---|");
     for (peer, samples) in peers.iter().zip(&outcomes) {
         let median = |column: usize| percentile(&mut samples.iter().map(|row| row[column]).collect::<Vec<_>>(), 0.5);
         let [p50, p99, p999, late, chunks, part] = [0, 1, 2, 3, 4, 5].map(median);
