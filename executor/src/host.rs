@@ -22,8 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 ///   a worker's yield points look at every other worker's queue at most every 0.1 ms
 ///   ([`Builder::wide_look_interval`](crate::Builder::wide_look_interval)).
 ///
-/// Inside `join!`, `select!` or a `FuturesUnordered` the whole task gives way. In the future of
-/// [`block_on`](crate::block_on) its thread does. Outside any runtime it is ready at once. When the runtime is shut down,
+/// - A poll that has gone on for 10 ms returns at its next yield point, whoever is idle, so that a timeout around the loop
+///   is looked at, and an abort arrives. With nothing else to run it is polled again at once.
+///
+/// Inside `join!`, `select!` or a `FuturesUnordered` the whole task gives way; and what is beside the loop in there is
+/// polled only when it does, or after those 10 ms. In the future of [`block_on`](crate::block_on) its thread does. Outside any runtime it is ready at once. When the runtime is shut down,
 /// it gives way for good.
 ///
 /// # Not guaranteed

@@ -1,8 +1,13 @@
 //! The one thread without a core: it notices what workers that are stuck in a poll cannot.
 //!
-//! Its one duty so far: a task in the slot of a worker whose poll does not return is handed to an idle worker. A slot
-//! is not announced when it is filled (that is what makes a hand-off between two tasks cost no system call), so
-//! somebody has to look whether its owner ever comes back.
+//! Its duties so far:
+//!
+//! - A task in the slot of a worker whose poll does not return is handed to another. A slot is not announced when it is
+//!   filled (that is what makes a hand-off between two tasks cost no system call), so somebody has to look whether its
+//!   owner ever comes back.
+//! - A poll that goes on for 10 ms is asked to return at its next yield point or budgeted operation. A polite loop on a
+//!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
+//!   so does an abort.
 //!
 //! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever takes a worker out of the idle set then wakes
 //! the monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
@@ -18,6 +23,9 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 /// How often it looks while every worker is busy, so that there is nobody to hand a stuck task to.
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a poll may go on before it is asked to return.
+const SLICE: Duration = Duration::from_millis(10);
 
 /// How many looks in a row have to find every worker idle before the monitor sleeps without a deadline: some 10 ms, so
 /// that a load with short pauses does not pay for rousing it after each.
@@ -72,16 +80,17 @@ impl Monitor {
 pub(crate) fn run(shared: &Shared) {
     let monitor = &shared.monitor;
     monitor.bind();
-    let mut seen = vec![0; shared.workers()];
+    let mut seen = vec![Seen { poll: 0, since: Instant::now() }; shared.workers()];
     let mut quiet = 0;
     while shared.gate.phase() == Phase::Open {
         // Read before the look, which may wake the only idle worker.
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
         if !all_idle(shared) {
             quiet = 0;
-            look_at_slots(shared, &mut seen);
+            look_at_polls(shared, &mut seen);
         } else if quiet < QUIET_LOOKS {
             quiet += 1;
+            (0..shared.workers()).for_each(|worker| shared.scheduler.has_returned(worker));
         } else {
             monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open);
             quiet = 0;
@@ -96,20 +105,39 @@ fn all_idle(shared: &Shared) -> bool {
     shared.scheduler.idle.counts().idle() == shared.workers()
 }
 
-/// Marks the polls that were going on at the last look too, and gets help for the slots behind them.
-fn look_at_slots(shared: &Shared, seen: &mut [u32]) {
+/// The poll that a worker was in, and since when.
+#[derive(Clone, Copy)]
+struct Seen {
+    poll: u32,
+    since: Instant,
+}
+
+/// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that have
+/// had their time to return.
+fn look_at_polls(shared: &Shared, seen: &mut [Seen]) {
+    let (scheduler, now) = (&shared.scheduler, Instant::now());
     let mut stuck = false;
-    for (core, seen) in shared.scheduler.cores().iter().zip(seen) {
-        let polling = core.polling();
-        if polling == *seen && !core.slot.is_empty_relaxed() {
-            core.mark_stuck(polling);
+    for (index, (core, seen)) in scheduler.cores().iter().zip(seen).enumerate() {
+        let poll = core.polling();
+        if poll != seen.poll {
+            *seen = Seen { poll, since: now };
+            continue;
+        }
+        if !core.slot.is_empty_relaxed() {
+            core.mark_stuck(poll);
             stuck = true;
         }
-        *seen = polling;
+        if shared.posts[index].running().is_none() {
+            // Should it have been asked when it was over already.
+            scheduler.has_returned(index);
+            seen.since = now;
+        } else if now - seen.since >= SLICE {
+            scheduler.ask_to_return(index, poll);
+        }
     }
     // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then
     // the next look finds the slot still stuck. If nobody is idle, a polite task gives way to it.
     if stuck {
-        shared.unpark(shared.scheduler.announce());
+        shared.unpark(scheduler.announce());
     }
 }

@@ -234,6 +234,7 @@ impl Worker {
         let cut_short = scheduler.polite.is_interrupted(self.index());
         self.budget_left.set(if cut_short { OPERATIONS } else { left.unwrap_or(0) });
         self.post().end();
+        scheduler.has_returned(self.index());
     }
 
     fn search(&self) -> Option<(Runnable, Source)> {

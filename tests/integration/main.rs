@@ -7,6 +7,7 @@ mod fork;
 mod give_way;
 mod give_way_elsewhere;
 mod give_way_end;
+mod give_way_slice;
 mod give_way_stress;
 mod join_set;
 mod lifetime;

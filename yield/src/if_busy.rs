@@ -73,7 +73,7 @@ pub fn should_yield() -> bool {
     host::work_waits()
 }
 
-/// The future of [`yield_now_if_busy`].
+/// The future of `yield_now_if_busy`.
 ///
 /// Polled after it was ready, it is a yield point once more.
 #[derive(Debug)]

@@ -7,12 +7,13 @@
 //!
 //! A library may use all three wherever it happens to run. Whether somebody waits is known only to the executor; one
 //! that takes part answers through the small interface in [`host`]. Under any other, and in no executor at all,
-//! `yield_now_if_busy` is ready at once and `should_yield` is false.
+//! `yield_now_if_busy` is ready at once and `should_yield` is false: a library loses nothing there, and its users gain
+//! nothing. One that has to be polite under every executor calls `yield_now` now and then as well.
 //!
 //! # For a library author
 //!
 //! ```
-//! /// Sums a table that may be large, without holding up whoever shares the thread.
+//! /// Sums a table that may be large. Under an executor that takes part it does not hold up whoever shares the thread.
 //! async fn total(rows: &[u64]) -> u64 {
 //!     let mut total = 0;
 //!     for chunk in rows.chunks(256) {

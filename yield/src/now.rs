@@ -35,7 +35,7 @@ pub fn yield_now() -> YieldNow {
     YieldNow { yielded: false }
 }
 
-/// The future of [`yield_now`].
+/// The future of `yield_now`.
 #[derive(Debug)]
 #[must_use = "a yield does nothing unless it is awaited"]
 pub struct YieldNow {

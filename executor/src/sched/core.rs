@@ -141,6 +141,8 @@ pub(crate) struct Remote<T: PointerSized> {
     polling: AtomicU32,
     // A tick that the monitor saw twice: a poll that goes on for long. Written by the monitor only.
     stuck_at: AtomicU32,
+    // The tick of a poll that is to return at its next chance; zero for none. Set by whoever asks, cleared by the holder.
+    return_asked: AtomicU32,
 }
 
 impl<T: PointerSized> Remote<T> {
@@ -151,7 +153,25 @@ impl<T: PointerSized> Remote<T> {
             polling: AtomicU32::new(0),
             // No poll that anybody waits for: it would be the four billionth.
             stuck_at: AtomicU32::new(u32::MAX),
+            return_asked: AtomicU32::new(0),
         }
+    }
+
+    /// Notes that the poll with this tick is to return. False if one was asked to already.
+    pub(super) fn ask_to_return(&self, tick: u32) -> bool {
+        // Ordering: relaxed. A request, not a publication; who misses it is asked again.
+        tick != 0 && self.return_asked.compare_exchange(0, tick, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Whether the poll with this tick is to return.
+    pub(super) fn is_asked_to_return(&self, tick: u32) -> bool {
+        self.return_asked.load(Relaxed) == tick
+    }
+
+    /// Forgets such a request. True if there was one.
+    #[inline]
+    pub(super) fn take_return_asked(&self) -> bool {
+        self.return_asked.load(Relaxed) != 0 && self.return_asked.swap(0, Relaxed) != 0
     }
 
     /// The holder starts a poll.

@@ -37,6 +37,9 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn yield_point(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Way> {
         let manners = core.manners();
         let ran_out = manners.pace.ran_out();
+        if self.remote(core).is_asked_to_return(core.tick()) {
+            return Some(Way::Swap);
+        }
         if !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty() {
             // A task that went to the back of this queue a moment ago and still finds somebody in it has met another
             // polite one. One of them has to leave, or they change places for ever.
@@ -67,6 +70,25 @@ impl<T: PointerSized> Scheduler<T> {
         self.closing.store(true, Relaxed);
         fence(SeqCst);
         (0..self.cores().len()).for_each(|core| self.polite.interrupt(core));
+        self.idle.distract();
+    }
+
+    /// Asks the poll that a core is in to return at its next yield point or budgeted operation, whether anybody waits or
+    /// not and whoever is idle: what else is in its task, a timeout say, may want its turn, or it may have been aborted.
+    pub(crate) fn ask_to_return(&self, core: usize, tick: u32) {
+        if self.cores()[core].ask_to_return(tick) {
+            self.polite.interrupt(core);
+            self.idle.distract();
+        }
+    }
+
+    /// The poll that a core was in is over: if it had been asked to return, it has. The holder's to call, and the
+    /// monitor's if it asked too late.
+    #[inline]
+    pub(crate) fn has_returned(&self, core: usize) {
+        if self.cores()[core].take_return_asked() {
+            self.idle.attract();
+        }
     }
 
     /// The look of a yield point, for somebody who only asks. True if work waits.
@@ -101,7 +123,9 @@ impl<T: PointerSized> Scheduler<T> {
     #[inline]
     pub(crate) fn begin_poll(&self, core: &Local<T>, source: Source, background: bool, swapped: bool) {
         let manners = core.manners();
-        manners.begin_poll(background, swapped);
+        // One that is overdue has had its place in the queue: at its first yield point it leaves again, and does not
+        // change places before that.
+        manners.begin_poll(background, swapped || source == Source::Overdue);
         // One that is overdue has been asked to give way often enough.
         let polite = (background || swapped) && source != Source::Overdue;
         match (polite, source) {

@@ -57,8 +57,9 @@ pub(crate) struct IdleSet {
     // Last in, first out: the thread that slept the shortest has the warmest cache.
     sleepers: Mutex<Vec<usize>>,
     workers: usize,
-    // The runtime closes: yield points are told that nobody is idle, so that they ask, and give way.
-    closing: std::sync::atomic::AtomicBool,
+    // While this is not zero yield points are told that nobody is idle, so that they ask: a poll is to return, or the
+    // runtime closes. Changed under the lock of `sleepers`.
+    distracted: std::sync::atomic::AtomicUsize,
 }
 
 impl IdleSet {
@@ -69,7 +70,7 @@ impl IdleSet {
             idle: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(workers)),
             workers,
-            closing: std::sync::atomic::AtomicBool::new(false),
+            distracted: std::sync::atomic::AtomicUsize::new(0),
         }
     }
 
@@ -231,10 +232,9 @@ impl IdleSet {
         true
     }
 
-    /// The runtime closes: takes every sleeper out, each counted as a searcher. The caller unparks them all.
+    /// Takes every sleeper out, each counted as a searcher. The caller unparks them all.
     pub(crate) fn wake_all(&self) -> Vec<usize> {
         let mut sleepers = lock(&self.sleepers);
-        self.closing.store(true, Relaxed);
         let woken = std::mem::take(&mut *sleepers);
         self.idle_to_searching(woken.len(), &sleepers);
         woken
@@ -257,8 +257,22 @@ impl IdleSet {
 
     // Under the lock of `sleepers`.
     fn hint(&self, sleepers: &[usize]) {
-        let idle = if self.closing.load(Relaxed) { 0 } else { sleepers.len() };
+        let idle = if self.distracted.load(Relaxed) > 0 { 0 } else { sleepers.len() };
         self.idle.store(idle, Relaxed);
+    }
+
+    /// From now on every yield point asks, whoever is idle.
+    pub(super) fn distract(&self) {
+        let sleepers = lock(&self.sleepers);
+        self.distracted.fetch_add(1, Relaxed);
+        self.hint(&sleepers);
+    }
+
+    /// Takes one `distract` back.
+    pub(super) fn attract(&self) {
+        let sleepers = lock(&self.sleepers);
+        self.distracted.fetch_sub(1, Relaxed);
+        self.hint(&sleepers);
     }
 }
 

@@ -283,3 +283,24 @@ fn a_yielded_task_is_announced_before_another_is_polled() {
     assert!(scheduler.next(&cores[0]).is_some());
     assert_eq!(scheduler.before_poll(&cores[0]), Some(1), "the yielded task is up for taking");
 }
+
+/// Otherwise it would have two turns each time: one before it changes places, and one after.
+#[test]
+fn an_overdue_task_leaves_again_at_its_first_yield_point() {
+    let settings = Settings { yield_patience: Some(10), ..Settings::default() };
+    let (scheduler, cores) = Scheduler::<Task>::new(1, settings);
+    let core = &cores[0];
+    scheduler.push_yielded_task(Yielded::Task(Box::new(7)), || 0);
+    core.deque().push(Box::new(1));
+    let overdue = (0..100).find_map(|_| {
+        let overdue = scheduler.take_overdue(core, || 100);
+        if overdue.is_none() {
+            let (task, _) = scheduler.next(core).expect("one is always queued");
+            scheduler.push_yielded(core, task);
+        }
+        overdue
+    });
+    assert!(matches!(overdue, Some(Yielded::Task(task)) if *task == 7));
+    scheduler.begin_poll(core, Source::Overdue, false, false);
+    assert_eq!(scheduler.yield_point(core, || 100), Some(Way::Park));
+}

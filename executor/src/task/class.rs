@@ -32,9 +32,9 @@ pub enum Class {
 /// something only when nothing else is runnable anywhere. When its [budget](crate::budget) is spent it goes there too.
 /// And when foreground work becomes runnable while it runs, its next operation on any resource that spends the budget is
 /// cut short as if the budget were spent. So code that has no yield points in it gets out of the way all the same, as
-/// long as it awaits something now and then; a long computation should call
-/// [`yield_now_if_busy`](crate::yield_now_if_busy) (or [`budget::consume`](crate::budget::consume), which outside the
-/// background does nothing but count).
+/// long as it awaits something that spends the budget, or really has to wait, now and then. A channel of another crate
+/// that always has something does neither: wrap it in [`budget::cooperative`](crate::budget::cooperative). A long
+/// computation should call [`yield_now_if_busy`](crate::yield_now_if_busy).
 ///
 /// What it spawns is of the background too, unless a [`Builder`](super::Builder::class) says otherwise. In all other
 /// respects it is like [`spawn`](super::spawn).
@@ -51,16 +51,21 @@ pub enum Class {
 /// # Examples
 ///
 /// ```
-/// # async fn read_block() -> Option<Vec<u8>> { None }
+/// use futures::StreamExt;
+/// use giveway::budget::cooperative;
+/// use std::pin::pin;
+///
+/// # let blocks = futures::stream::iter([vec![1_u8], vec![2]]);
 /// giveway::block_on(async {
 ///     let checksum = giveway::spawn_background(async {
+///         let mut blocks = pin!(cooperative(blocks)); // a stream that does not know the budget
 ///         let mut sum = 0_u32;
-///         while let Some(block) = read_block().await {
+///         while let Some(block) = blocks.next().await {
 ///             sum = block.iter().fold(sum, |sum, &byte| sum.wrapping_add(byte.into()));
 ///         }
 ///         sum
 ///     });
-///     assert_eq!(checksum.await.unwrap(), 0);
+///     assert_eq!(checksum.await.unwrap(), 3);
 /// });
 /// ```
 #[inline]

@@ -81,6 +81,10 @@ impl<T> JoinHandle<T> {
     /// that finished before it noticed yields its output all the same. May be called from anywhere, any number of
     /// times.
     ///
+    /// A loop whose only awaits are yield points that do not give way stays in one poll; it is asked to return after
+    /// 10 ms. A task that waits in the yield queue is dropped when its turn comes, which on a machine whose foreground
+    /// leaves no worker free may take [as long as that](crate::Builder::yield_patience).
+    ///
     /// # Examples
     ///
     /// ```

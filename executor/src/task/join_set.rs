@@ -91,6 +91,28 @@ impl<T> JoinSet<T> {
         self.add(super::spawn(future))
     }
 
+    /// Spawns a background task onto the current runtime, as [`giveway::spawn_background`](crate::spawn_background) does,
+    /// and adds it.
+    ///
+    /// # Panics
+    ///
+    /// Where [`giveway::spawn`](crate::spawn) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let mut set = giveway::task::JoinSet::new();
+    /// set.spawn_background(async { "done, some time" });
+    /// ```
+    #[track_caller]
+    pub fn spawn_background<F>(&mut self, future: F) -> AbortHandle
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.add(super::spawn_background(future))
+    }
+
     /// Spawns a task onto the runtime of `handle` and adds it.
     ///
     /// # Panics

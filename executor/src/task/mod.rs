@@ -22,6 +22,7 @@ pub use id::Id;
 pub use join::JoinHandle;
 pub use join_set::JoinSet;
 
+pub use crate::host::{should_yield, yield_now_if_busy};
 pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
 pub(crate) use contain::{Payload, contain, drop_contained};
