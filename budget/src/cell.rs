@@ -30,13 +30,14 @@ const UNCONSTRAINED: u16 = u16::MAX;
 
 /// How often a poll is refused before it is let go.
 ///
-/// A task that is refused returns: that is the point. One that is refused a thousand times without returning cannot: an
-/// executor inside the task (`futures::executor::block_on`) polls in a loop and waits for it. It would wait for ever.
-const REFUSALS: u16 = 1_000;
+/// A task that is refused returns: that is the point. One that is refused so often without returning cannot: an executor
+/// inside the task (`futures::executor::block_on`) polls in a loop and waits for it. It would wait for ever. More than the
+/// children of any join that asks each of them once, and no more than a millisecond of such a loop.
+const REFUSALS: u32 = 50_000;
 
 thread_local! {
     // How often the current poll was refused.
-    static REFUSED: Cell<u16> = const { Cell::new(0) };
+    static REFUSED: Cell<u32> = const { Cell::new(0) };
     // Operations left in the current poll, or `UNCONSTRAINED`. Constant-initialised and without a destructor, so
     // that reading it is one load and works even while the thread's other locals are being destroyed.
     static REMAINING: Cell<u16> = const { Cell::new(UNCONSTRAINED) };
@@ -62,26 +63,27 @@ thread_local! {
 /// ```
 #[inline]
 pub fn with_budget<R>(operations: u8, f: impl FnOnce() -> R) -> R {
-    with_remaining(u16::from(operations), f)
+    with_remaining(u16::from(operations), 0, f)
 }
 
 /// As [`with_budget`], but nothing that `f` does is counted.
 #[inline]
 pub(crate) fn without_budget<R>(f: impl FnOnce() -> R) -> R {
-    with_remaining(UNCONSTRAINED, f)
+    // The refusals of the poll that this is in go on being counted.
+    with_remaining(UNCONSTRAINED, REFUSED.get(), f)
 }
 
 #[inline]
-fn with_remaining<R>(remaining: u16, f: impl FnOnce() -> R) -> R {
-    struct PutBack(u16);
+fn with_remaining<R>(remaining: u16, refused: u32, f: impl FnOnce() -> R) -> R {
+    struct PutBack(u16, u32);
     impl Drop for PutBack {
         #[inline]
         fn drop(&mut self) {
             REMAINING.set(self.0);
+            REFUSED.set(self.1);
         }
     }
-    REFUSED.set(0);
-    let _put_back = PutBack(REMAINING.replace(remaining));
+    let _put_back = PutBack(REMAINING.replace(remaining), REFUSED.replace(refused));
     f()
 }
 
@@ -102,6 +104,7 @@ fn with_remaining<R>(remaining: u16, f: impl FnOnce() -> R) -> R {
 /// giveway_budget::with_budget(7, || assert_eq!(giveway_budget::remaining(), Some(7)));
 /// ```
 #[inline]
+#[must_use]
 pub fn remaining() -> Option<u8> {
     // `UNCONSTRAINED` is the one value that does not fit.
     let left = u8::try_from(REMAINING.get()).ok()?;
@@ -130,8 +133,13 @@ pub fn remaining() -> Option<u8> {
 /// with_budget(0, || assert!(!has_remaining()));
 /// ```
 #[inline]
+#[must_use]
 pub fn has_remaining() -> bool {
-    may_spend(REMAINING.get())
+    let remains = may_spend(REMAINING.get());
+    if !remains {
+        refuse();
+    }
+    remains
 }
 
 /// The count comes first: an unconstrained thread, and one that has spent everything, need not look at the flag.
@@ -150,7 +158,7 @@ fn may_spend(left: u16) -> bool {
 /// child gave way, and stops.
 ///
 /// Not guaranteed: fairness among the resources of one task. Whichever is polled first spends first. And a poll that is
-/// refused a thousand times is let go: what polls there is an executor inside the task, which would never return.
+/// refused fifty thousand times is let go: an executor inside the task polls in a loop, and would never return.
 ///
 /// # Panics
 ///
@@ -189,7 +197,7 @@ pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Restore> {
 /// As [`poll_proceed`], but takes nothing yet: for a wrapper that spends only when what it wraps was ready.
 #[inline]
 pub(crate) fn poll_has_remaining(cx: &mut Context<'_>) -> Poll<()> {
-    if has_remaining() {
+    if may_spend(REMAINING.get()) {
         return Poll::Ready(());
     }
     give_way(cx);
@@ -208,12 +216,18 @@ pub(crate) fn spend() {
 /// Out of line, for it happens once a poll at most where the task is well behaved.
 #[cold]
 fn give_way(cx: &mut Context<'_>) {
+    refuse();
+    cx.waker().wake_by_ref();
+}
+
+/// Counts a refusal. One too many, and the rest of the poll is unconstrained; `with_budget` puts back what was there
+/// before it.
+#[cold]
+fn refuse() {
     REFUSED.set(REFUSED.get() + 1);
     if REFUSED.get() >= REFUSALS {
-        // For the rest of this poll. `with_budget` puts back what was there before it.
         REMAINING.set(UNCONSTRAINED);
     }
-    cx.waker().wake_by_ref();
 }
 
 /// Gives an operation back on drop, unless it [made progress](Restore::made_progress).

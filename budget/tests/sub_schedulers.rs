@@ -189,3 +189,39 @@ fn an_executor_nested_in_a_task_is_let_go_in_the_end() {
         with_budget(3, || futures::executor::block_on(giveway_budget::consume()));
     });
 }
+
+/// A scheduler that stops when nothing remains, and something unconstrained beside the work, do not keep it from that.
+#[test]
+fn an_executor_nested_in_a_task_is_let_go_whatever_it_polls() {
+    let consume_many = || async {
+        for _ in 0..200 {
+            giveway_budget::consume().await;
+        }
+    };
+    with_budget(3, || {
+        let never = giveway_budget::unconstrained(std::future::pending::<()>());
+        let work = std::pin::pin!(consume_many());
+        futures::executor::block_on(futures::future::select(never, work));
+    });
+    with_budget(3, || {
+        let mut work = std::pin::pin!(consume_many());
+        futures::executor::block_on(std::future::poll_fn(|cx| {
+            if !giveway_budget::has_remaining() {
+                cx.waker().wake_by_ref();
+                return std::task::Poll::Pending;
+            }
+            work.as_mut().poll(cx)
+        }));
+    });
+}
+
+#[test]
+fn refusals_of_an_inner_budget_do_not_count_for_the_outer() {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    with_budget(0, || {
+        for _ in 0..10 {
+            with_budget(0, || (0..20_000).for_each(|_| assert!(giveway_budget::poll_proceed(&mut cx).is_pending())));
+        }
+        assert_eq!(giveway_budget::remaining(), Some(0));
+    });
+}

@@ -2,14 +2,15 @@
 
 use crate::host::Caller;
 use crate::parker::Parker;
-use crate::runtime::{Shared, context};
+use crate::runtime::{Phase, Shared, context};
 use crate::sched::Yielded;
-use giveway_budget::{OPERATIONS, with_budget};
+use giveway_budget::{OPERATIONS, with_budget, with_interrupt};
 use giveway_yield::host::with_host;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Wake, Waker};
 
 impl Wake for Parker {
@@ -42,7 +43,9 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
     let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
     let mut cx = Context::from_waker(&waker);
     let caller = Caller::new(shared);
-    let output = with_host(&caller, || {
+    // A flag of its own: that of a worker or of another executor further up the stack is lowered only when the poll that
+    // this is in returns.
+    let poll_to_the_end = || {
         loop {
             caller.begin_poll();
             match with_budget(OPERATIONS, || future.as_mut().poll(&mut cx)) {
@@ -51,7 +54,8 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
                 Poll::Pending => parker.park(),
             }
         }
-    });
+    };
+    let output = with_host(&caller, || with_interrupt(&AtomicBool::new(false), poll_to_the_end));
     let _ = CACHED.try_with(|cached| cached.replace(Some((parker, waker))));
     output
 }
@@ -61,9 +65,11 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
 fn give_way(shared: &Arc<Shared>) {
     let (turn, waker) = new_parker();
     shared.push_yielded(Yielded::Thread(waker));
-    // If the last worker has gone meanwhile, it will not come for us.
-    shared.drop_late();
-    turn.park();
+    // Closing wakes whoever is in the queue, under its lock, after the gate is closed: if that has passed, the lock shows
+    // us the gate.
+    if shared.gate.phase() == Phase::Open {
+        turn.park();
+    }
 }
 
 /// Panics on a worker thread: blocking it would hold up every task queued behind.

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// - What waits in this worker's own queue changes places with the task. For anything else, and if the task changed
 ///   places the last time too, it goes into the yield queue, from which workers take something only when nothing else is
 ///   runnable anywhere.
-/// - Whoever makes foreground work runnable while no worker is idle asks one worker that can give way to do so. Besides,
+/// - Whoever makes foreground work runnable while no worker is idle asks two workers that can give way to do so. Besides,
 ///   a worker's yield points look at every other worker's queue at most every 0.1 ms
 ///   ([`Builder::wide_look_interval`](crate::Builder::wide_look_interval)).
 ///
@@ -83,6 +83,7 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
 /// });
 /// ```
 #[inline]
+#[must_use]
 pub fn should_yield() -> bool {
     giveway_yield::should_yield()
 }
@@ -93,6 +94,16 @@ impl Worker {
         #[cfg(not(giveway_loom))]
         let f = || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
         with_host(self, f);
+    }
+
+    /// Whether a yield point asks although it need not give way. Then what it has left in its slot goes to whoever is idle.
+    fn somebody_idle(&self) -> bool {
+        let scheduler = &self.shared().scheduler;
+        let idle = scheduler.idle.idle_hint().load(Relaxed) != 0;
+        if idle {
+            self.shared().unpark(scheduler.hand_over_slot(self.core()));
+        }
+        idle
     }
 
     /// Names the poll that goes on: which runtime's, which worker's, and its how many-th.
@@ -113,10 +124,13 @@ impl Host for Worker {
     }
 
     fn work_waits(&self) -> bool {
-        self.shared().scheduler.would_give_way(self.core(), || self.shared().now())
+        !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), || self.shared().now())
     }
 
     fn give_way(&self) -> Option<Ticket> {
+        if self.somebody_idle() {
+            return None;
+        }
         let way = self.shared().scheduler.yield_point(self.core(), || self.shared().now())?;
         self.core().manners().ask(way);
         Some(self.ticket())
@@ -160,6 +174,8 @@ pub(crate) struct Caller<'a> {
     poll: Cell<u64>,
     // How many yield points want it to give way.
     asked: Cell<u32>,
+    // It was told that work waits, and has not given way since.
+    unanswered: Cell<bool>,
     // Tells its tickets from those of others, once it has any.
     number: OnceCell<u64>,
 }
@@ -167,7 +183,14 @@ pub(crate) struct Caller<'a> {
 impl<'a> Caller<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Self {
         let pace = Pace::new(Settings::default().wide_look_interval);
-        Self { shared, pace, poll: Cell::new(0), asked: Cell::new(0), number: OnceCell::new() }
+        Self {
+            shared,
+            pace,
+            poll: Cell::new(0),
+            asked: Cell::new(0),
+            unanswered: Cell::new(false),
+            number: OnceCell::new(),
+        }
     }
 
     pub(crate) fn begin_poll(&self) {
@@ -178,6 +201,16 @@ impl<'a> Caller<'a> {
     /// Whether the poll that has returned is to give way.
     pub(crate) fn asked(&self) -> bool {
         self.asked.get() > 0
+    }
+
+    fn look(&self) -> bool {
+        let (shared, scheduler) = (self.shared, &self.shared.scheduler);
+        // Nobody would wake it again once the runtime is closed, or in the child of a fork.
+        if shared.gate.phase() != Phase::Open || shared.birth.is_elsewhere() {
+            return false;
+        }
+        let due = self.pace.ran_out() && self.pace.is_due(shared.now());
+        !scheduler.injector.is_empty() || (due | self.unanswered.take()) && scheduler.work_waits()
     }
 
     fn ticket(&self) -> Ticket {
@@ -194,15 +227,17 @@ impl Host for Caller<'_> {
     }
 
     fn work_waits(&self) -> bool {
-        let scheduler = &self.shared.scheduler;
-        // Nobody would wake it again once the runtime is closed.
-        self.shared.gate.phase() == Phase::Open
-            && (!scheduler.injector.is_empty()
-                || self.pace.ran_out() && self.pace.is_due(self.shared.now()) && scheduler.work_waits())
+        let waits = self.look();
+        if waits {
+            // The look may have been the only one for a while. The next yield point agrees with it.
+            self.unanswered.set(true);
+            self.pace.hurry();
+        }
+        waits
     }
 
     fn give_way(&self) -> Option<Ticket> {
-        if !self.work_waits() {
+        if !self.look() {
             return None;
         }
         self.asked.set(self.asked.get() + 1);
@@ -213,6 +248,8 @@ impl Host for Caller<'_> {
         let this_poll = ticket == self.ticket();
         if this_poll {
             self.asked.set(self.asked.get().saturating_sub(1));
+            self.unanswered.set(true);
+            self.pace.hurry();
         }
         this_poll
     }

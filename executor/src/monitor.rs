@@ -80,7 +80,7 @@ impl Monitor {
 pub(crate) fn run(shared: &Shared) {
     let monitor = &shared.monitor;
     monitor.bind();
-    let mut seen = vec![Seen { poll: 0, since: Instant::now() }; shared.workers()];
+    let mut seen = vec![Seen { poll: 0, since: Instant::now(), asked: false }; shared.workers()];
     let mut quiet = 0;
     while shared.gate.phase() == Phase::Open {
         // Read before the look, which may wake the only idle worker.
@@ -110,6 +110,8 @@ fn all_idle(shared: &Shared) -> bool {
 struct Seen {
     poll: u32,
     since: Instant,
+    // It was asked to return at the last look.
+    asked: bool,
 }
 
 /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that have
@@ -120,7 +122,7 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen]) {
     for (index, (core, seen)) in scheduler.cores().iter().zip(seen).enumerate() {
         let poll = core.polling();
         if poll != seen.poll {
-            *seen = Seen { poll, since: now };
+            *seen = Seen { poll, since: now, asked: false };
             continue;
         }
         if !core.slot.is_empty_relaxed() {
@@ -130,9 +132,15 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen]) {
         if shared.posts[index].running().is_none() {
             // Should it have been asked when it was over already.
             scheduler.has_returned(index);
-            seen.since = now;
+            *seen = Seen { poll, since: now, asked: false };
+        } else if seen.asked {
+            // It does not hear: no yield points. Asking makes every yield point of the runtime look closer, so it is not
+            // kept up.
+            scheduler.has_returned(index);
+            *seen = Seen { poll, since: now, asked: false };
         } else if now - seen.since >= SLICE {
             scheduler.ask_to_return(index, poll);
+            seen.asked = true;
         }
     }
     // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then

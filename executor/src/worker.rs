@@ -168,10 +168,28 @@ impl Worker {
         } else if runnable.metadata().is_background() && scheduler.idle.nobody_idle() {
             self.shared.push_background(runnable);
         } else {
+            let foreground = !runnable.metadata().is_background();
             if scheduler.push_woken(&self.core, runnable) == Announce::Owed {
                 self.shared.unpark(scheduler.announce());
             }
+            if foreground {
+                self.mind_the_slot();
+            }
+        }
+    }
+
+    /// A foreground task is in the slot, and nobody was told: the slot's own worker runs it next. If the task that runs
+    /// here now means to give way, somebody has to see to it that it does, or that another worker comes for the slot.
+    #[inline]
+    fn mind_the_slot(&self) {
+        let scheduler = &self.shared.scheduler;
+        if scheduler.idle.nobody_idle() {
             scheduler.interrupt_own(&self.core);
+        } else if self.runs_background() {
+            self.shared.unpark(scheduler.hand_over_slot(&self.core));
+        } else {
+            // It goes on at its yield points, because somebody is idle: but the next one asks.
+            giveway_yield::host::ask_once();
         }
     }
 

@@ -141,3 +141,20 @@ fn an_uncaught_refusal_ends_the_child_with_its_message() {
         assert!(child.output.contains(CLEAR), "{}", child.output);
     }
 }
+
+#[test]
+fn a_yield_point_in_a_forked_child_goes_on() {
+    isolated("fork::a_yield_point_in_a_forked_child_goes_on", || {
+        let (runtime, gate) = (runtime(1), giveway_tests::Gate::new());
+        let busy = giveway_tests::occupy(runtime.handle(), 1, &gate);
+        runtime.spawn(async {});
+        let code = runtime.block_on(async {
+            assert!(giveway::should_yield(), "a task is queued, and nobody is idle");
+            // The worker is in a system call, and holds no lock.
+            in_fork(|| futures::executor::block_on(giveway::yield_now_if_busy()))
+        });
+        assert_eq!(code, 0);
+        gate.open();
+        busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+    });
+}

@@ -7,6 +7,7 @@ use giveway_tests::{with_runtimes, with_runtimes_of};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 type Count = Arc<AtomicUsize>;
 
@@ -272,7 +273,7 @@ fn should_yield_is_false_while_a_worker_is_idle() {
 
 #[test]
 fn two_polite_tasks_do_not_change_places_for_ever() {
-    let polls = Polls::default();
+    let (polls, start) = (Polls::default(), Instant::now());
     on_one_worker({
         let polls = polls.clone();
         async move {
@@ -287,14 +288,19 @@ fn two_polite_tasks_do_not_change_places_for_ever() {
             }
         }
     });
-    assert!(polls.count() <= 10, "{} polls", polls.count());
+    assert!(polls.count() <= 10 + slices_since(start), "{} polls", polls.count());
+}
+
+/// How many polls may have been asked to return because they went on for too long, whatever else they did.
+fn slices_since(start: Instant) -> usize {
+    start.elapsed().as_millis() as usize / 10
 }
 
 #[test]
 fn a_thousand_polite_tasks_give_way_a_few_times_each() {
     for workers in [1, 2] {
         let _watch = watch();
-        let runtime = giveway_tests::runtime(workers);
+        let (runtime, start) = (giveway_tests::runtime(workers), Instant::now());
         // None runs before all are there.
         let gate = Gate::new();
         let held = occupy(runtime.handle(), workers - 1, &gate);
@@ -315,22 +321,22 @@ fn a_thousand_polite_tasks_give_way_a_few_times_each() {
         });
         giveway_tests::drain(&tasks_done);
         let most = all.iter().map(Polls::count).max().unwrap();
-        assert!(most <= 6, "{workers} workers: one was polled {most} times");
+        assert!(most <= 6 + slices_since(start), "{workers} workers: one was polled {most} times");
         held.into_iter().for_each(|task| runtime.block_on(task).unwrap());
     }
 }
 
-/// Nobody waits: no yield point is ever pending, however many workers there are.
+/// Nobody waits: no yield point is pending, however many workers there are, but for one every 10 ms.
 #[test]
-fn a_polite_task_alone_is_polled_once() {
+fn a_polite_task_alone_is_polled_once_a_slice() {
     with_runtimes(|runtime| {
-        let polls = Polls::default();
+        let (polls, start) = (Polls::default(), Instant::now());
         let task = runtime.spawn(polls.clone().of(async {
             for _ in 0..100_000 {
                 yield_now_if_busy().await;
             }
         }));
         runtime.block_on(task).unwrap();
-        assert_eq!(polls.count(), 1);
+        assert!(polls.count() <= 1 + slices_since(start), "{} polls", polls.count());
     });
 }

@@ -259,3 +259,42 @@ fn block_on_may_end_its_runtime_in_the_poll_in_which_it_gives_way() {
     handle.block_on(async { futures::join!(yield_now_if_busy(), async { drop_while_held(runtime, &gate) }) });
     assert_cancelled(queued);
 }
+
+/// A runtime whose only worker is in a poll until the gate opens, with one more task queued for everybody: a yield point
+/// outside gives way to it, and nobody comes.
+fn held_up() -> (Runtime, Gate) {
+    let (runtime, gate) = (runtime(1), Gate::new());
+    drop(occupy(runtime.handle(), 1, &gate));
+    runtime.spawn(async {});
+    (runtime, gate)
+}
+
+#[test]
+fn closing_releases_a_block_on_that_has_given_way_though_no_worker_comes() {
+    let _watch = watch();
+    let (runtime, gate) = held_up();
+    let (handle, giving_way) = (runtime.handle().clone(), Gate::new());
+    let closer = thread::spawn({
+        let giving_way = giving_way.clone();
+        move || {
+            giving_way.wait();
+            runtime.shutdown_background();
+        }
+    });
+    handle.block_on(async {
+        futures::join!(yield_now_if_busy(), async { giving_way.open() });
+    });
+    gate.open();
+    closer.join().unwrap();
+}
+
+#[test]
+fn a_block_on_that_closes_its_runtime_in_the_poll_in_which_it_gives_way_goes_on() {
+    let _watch = watch();
+    let (runtime, gate) = held_up();
+    let handle = runtime.handle().clone();
+    handle.block_on(async {
+        futures::join!(yield_now_if_busy(), async { runtime.shutdown_background() });
+    });
+    gate.open();
+}

@@ -221,7 +221,13 @@ fn somebody_idle() -> bool {
 /// Whether work waits.
 #[inline]
 pub(crate) fn work_waits() -> bool {
-    !somebody_idle() && !SIGNS.get().nothing_new() && HOST.get().is_some_and(Host::work_waits)
+    !somebody_idle() && !SIGNS.get().nothing_new() && ask_whether()
+}
+
+#[cold]
+fn ask_whether() -> bool {
+    IDLE.set(SIGNS.get().idle);
+    HOST.get().is_some_and(Host::work_waits)
 }
 
 /// Asks the host, if there is something to ask.
@@ -235,7 +241,24 @@ pub(crate) fn give_way() -> Option<Ticket> {
 
 #[cold]
 fn ask() -> Option<Ticket> {
+    IDLE.set(SIGNS.get().idle);
     HOST.get()?.give_way()
+}
+
+/// The next yield point on this thread asks its host, whoever is idle. For a host that has something to do then.
+///
+/// Once: the one after it does not, unless its [signs](Signs) say so. Without a host nothing happens.
+///
+/// # Examples
+///
+/// ```
+/// giveway_yield::host::ask_once();
+/// assert!(!giveway_yield::should_yield(), "there is no host to ask");
+/// ```
+#[inline]
+pub fn ask_once() {
+    static NOBODY: AtomicUsize = AtomicUsize::new(0);
+    IDLE.set(&NOBODY);
 }
 
 pub(crate) fn take_back(ticket: Ticket) -> bool {

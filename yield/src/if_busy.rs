@@ -69,6 +69,7 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
 /// assert_eq!(scrub(&mut [1; 10_000]), 0);
 /// ```
 #[inline]
+#[must_use]
 pub fn should_yield() -> bool {
     host::work_waits()
 }

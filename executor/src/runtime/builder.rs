@@ -128,7 +128,7 @@ impl Builder {
 
     /// How often the yield points of a worker look at every other worker's queue, at most. By default 0.1 ms.
     ///
-    /// They need not, to give way to what is queued: whoever queues it interrupts one of them. The look finds what
+    /// They need not, to give way to what is queued: whoever queues it interrupts two of them. The look finds what
     /// nobody was there to announce. Zero is at every yield point.
     ///
     /// # Examples

@@ -87,7 +87,7 @@ impl<'a> Current<'a> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let class = class.unwrap_or_else(current_class);
+        let class = class.unwrap_or_else(|| self.class());
         let (runnable, handle) = task::allocate(self.shared(), name, class, location, future);
         self.submit(runnable);
         handle
@@ -105,6 +105,16 @@ impl<'a> Current<'a> {
         }
     }
 
+    /// The class that a child inherits. Only within a runtime: what is the background of one may be the foreground of
+    /// another.
+    #[inline]
+    fn class(self) -> Class {
+        match self {
+            Self::Worker(worker) if worker.runs_background() => Class::Background,
+            _ => Class::Foreground,
+        }
+    }
+
     #[inline]
     fn submit(self, runnable: Runnable) {
         match self {
@@ -114,8 +124,7 @@ impl<'a> Current<'a> {
     }
 }
 
-/// The class of the task that runs on this thread, which its children inherit.
-#[inline]
+/// The class of the task that runs on this thread.
 pub(crate) fn current_class() -> Class {
     with_worker(|worker| match worker {
         Some(worker) if worker.runs_background() => Class::Background,

@@ -124,21 +124,16 @@ impl Shared {
     pub(crate) fn submit(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
             self.inject(runnable);
-            self.drop_late();
+            self.gate.after_inject(|| {
+                // The destructors that run here may drop the very handle that this was called through.
+                let _inside = context::Entered::new(Arc::clone(self));
+                let counted = Arc::clone(self);
+                drop_injected(&counted.scheduler);
+            });
         } else {
             // Dropping a runnable drops its future, here, and tells the handle.
             drop(runnable);
         }
-    }
-
-    /// Called after a push that no worker may come for any more: if the runtime has terminated, drops what is queued.
-    pub(crate) fn drop_late(self: &Arc<Self>) {
-        self.gate.after_inject(|| {
-            // The destructors that run here may drop the very handle that this was called through.
-            let _inside = context::Entered::new(Arc::clone(self));
-            let counted = Arc::clone(self);
-            drop_injected(&counted.scheduler);
-        });
     }
 
     /// Queues a task from a thread that holds no core of this runtime.

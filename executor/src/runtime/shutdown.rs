@@ -135,6 +135,7 @@ impl Shared {
             return;
         }
         self.scheduler.close();
+        self.scheduler.yielded.wake_threads();
         self.wake_all_workers();
         self.monitor.stop();
     }

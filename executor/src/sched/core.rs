@@ -157,10 +157,10 @@ impl<T: PointerSized> Remote<T> {
         }
     }
 
-    /// Notes that the poll with this tick is to return. False if one was asked to already.
+    /// Notes that the poll with this tick is to return. False if one was asked to already, which may have been another.
     pub(super) fn ask_to_return(&self, tick: u32) -> bool {
         // Ordering: relaxed. A request, not a publication; who misses it is asked again.
-        tick != 0 && self.return_asked.compare_exchange(0, tick, Relaxed, Relaxed).is_ok()
+        tick != 0 && self.return_asked.swap(tick, Relaxed) == 0
     }
 
     /// Whether the poll with this tick is to return.
@@ -197,6 +197,15 @@ impl<T: PointerSized> Remote<T> {
     pub(crate) fn is_stuck(&self) -> bool {
         // Ordering: acquire, partner of the release in `mark_stuck`.
         self.stuck_at.load(Acquire) == self.polling.load(Relaxed)
+    }
+
+    /// Whether the deque holds something.
+    #[expect(
+        clippy::len_zero,
+        reason = "`is_empty` has a fence of its own; callers have one for all cores where they need it"
+    )]
+    pub(super) fn has_task(&self) -> bool {
+        self.stealer.len() != 0
     }
 
     /// Whether a task is stuck behind the poll that the holder is in.

@@ -37,9 +37,6 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn yield_point(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Way> {
         let manners = core.manners();
         let ran_out = manners.pace.ran_out();
-        if self.remote(core).is_asked_to_return(core.tick()) {
-            return Some(Way::Swap);
-        }
         if !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty() {
             // A task that went to the back of this queue a moment ago and still finds somebody in it has met another
             // polite one. One of them has to leave, or they change places for ever.
@@ -48,7 +45,7 @@ impl<T: PointerSized> Scheduler<T> {
         if !self.injector.is_empty() {
             return Some(Way::Park);
         }
-        let asked = self.polite.is_interrupted(core.index());
+        let asked = manners.take_unanswered() | self.polite.is_interrupted(core.index());
         let wide = if asked || !manners.is_armed() {
             // A request may be out of date: what it was about may have been taken by another. Then we want the next.
             self.arm(core);
@@ -60,7 +57,8 @@ impl<T: PointerSized> Scheduler<T> {
             return Some(Way::Park);
         }
         manners.forget_swap();
-        None
+        // With nobody to give way to it is polled again at once.
+        self.remote(core).is_asked_to_return(core.tick()).then_some(Way::Swap)
     }
 
     /// From now on everybody who can is to give way: the runtime closes, and a task that is in no queue is not dropped.
@@ -95,7 +93,8 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn would_give_way(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> bool {
         let waits = self.yield_point(core, now).is_some();
         if waits {
-            self.ask_again(core);
+            // The look may have answered a request. What it was about still waits.
+            core.manners().look_again();
         }
         waits
     }
@@ -104,14 +103,16 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn take_back(&self, core: &Local<T>) {
         core.manners().take_back();
         if core.manners().asked().is_none() {
-            self.ask_again(core);
+            core.manners().look_again();
         }
     }
 
-    /// The look that found work may have answered a request. What it was about still waits, so the next yield point has
-    /// to see it.
-    fn ask_again(&self, core: &Local<T>) {
-        self.polite.interrupt(core.index());
+    /// The running task is at a yield point, and goes on because a worker is idle. What it has put into its slot was not
+    /// announced, and would wait for it: the idle worker is to have it. Returns a worker to unpark.
+    pub(crate) fn hand_over_slot(&self, core: &Local<T>) -> Option<usize> {
+        let task = self.remote(core).slot.take()?;
+        self.push_back(core, task);
+        self.announce()
     }
 
     fn arm(&self, core: &Local<T>) {
@@ -123,6 +124,7 @@ impl<T: PointerSized> Scheduler<T> {
     #[inline]
     pub(crate) fn begin_poll(&self, core: &Local<T>, source: Source, background: bool, swapped: bool) {
         let manners = core.manners();
+        let unanswered = manners.take_unanswered();
         // One that is overdue has had its place in the queue: at its first yield point it leaves again, and does not
         // change places before that.
         manners.begin_poll(background, swapped || source == Source::Overdue);
@@ -136,7 +138,7 @@ impl<T: PointerSized> Scheduler<T> {
                     self.begin_polite(core);
                 }
             }
-            (false, _) if manners.is_armed() => self.end_polite(core),
+            (false, _) if manners.is_armed() => self.end_polite(core, unanswered),
             // A request that came late, for a task that is gone.
             (false, _) => self.polite.clear(core.index()),
         }
@@ -146,22 +148,25 @@ impl<T: PointerSized> Scheduler<T> {
     #[cold]
     fn begin_polite(&self, core: &Local<T>) {
         self.arm(core);
-        if self.work_waits() {
+        // Not beside an idle worker, which is about to come for what waits: the task would go to the back of this very
+        // queue, and round and round with others like it.
+        if self.idle.nobody_idle() && self.work_waits() {
             self.polite.interrupt(core.index());
         }
     }
 
     #[cold]
-    fn end_polite(&self, core: &Local<T>) {
+    fn end_polite(&self, core: &Local<T>, unanswered: bool) {
         core.manners().set_armed(false);
-        if self.polite.disarm(core.index()) {
-            // It was meant for the task that ran here before, which ended without answering.
+        // Whoever asked meant the task that ran here before, which ended without answering; or it was answered, and what
+        // it was about is what runs now.
+        if (self.polite.disarm(core.index()) || unanswered) && self.foreground_queued() {
             self.polite.interrupt_some();
         }
     }
 
-    /// The running task has made foreground work runnable: if it is of the background, and so may have no yield points,
-    /// its next operation is one.
+    /// The running task has put foreground work into its slot. If it is of the background, and so may have no yield points,
+    /// its next operation is one. Only while nobody is idle.
     #[inline]
     pub(crate) fn interrupt_own(&self, core: &Local<T>) {
         if core.manners().runs_background() {
@@ -172,7 +177,16 @@ impl<T: PointerSized> Scheduler<T> {
     /// A task gives way, as its yield point decided. Its poll has returned, and its core's holder looks for work next.
     pub(crate) fn give_way(&self, core: &Local<T>, task: T, way: Way, now: impl FnOnce() -> u64) {
         match way {
-            Way::Swap => self.push_back(core, task),
+            Way::Swap => {
+                // The slot's task goes first even if it has had its three turns: it may be what the task gives way to.
+                if !core.may_run_slot()
+                    && let Some(first) = self.remote(core).slot.take()
+                {
+                    self.push_back(core, first);
+                    core.set_unannounced(Quiet::Work);
+                }
+                self.push_back(core, task);
+            }
             Way::Park => self.push_yielded_task(Yielded::Task(task), now),
         }
         core.set_unannounced(Quiet::GaveWay);

@@ -51,9 +51,11 @@ pub(crate) struct IdleSet {
     // Idle goes up and down under the lock of `sleepers` only, so it always agrees with the list. Searching goes up
     // for a woken worker under the lock too, and otherwise by the searcher itself, without it.
     counts: CachePadded<AtomicUsize>,
-    // The idle half of `counts` again, for yield points: on a line that changes only when somebody falls asleep or is
-    // woken, not with every search. Written under the lock of `sleepers`. Not part of any protocol, and so not modelled.
+    // The idle half of `counts` again, on a line that changes only when somebody falls asleep or is woken, not with every
+    // search. Written under the lock of `sleepers`. Not part of any protocol, and so not modelled.
     idle: CachePadded<std::sync::atomic::AtomicUsize>,
+    // The same for yield points, who are sometimes told that nobody is idle.
+    hint: CachePadded<std::sync::atomic::AtomicUsize>,
     // Last in, first out: the thread that slept the shortest has the warmest cache.
     sleepers: Mutex<Vec<usize>>,
     workers: usize,
@@ -68,6 +70,7 @@ impl IdleSet {
         Self {
             counts: CachePadded::new(AtomicUsize::new(0)),
             idle: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
+            hint: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(workers)),
             workers,
             distracted: std::sync::atomic::AtomicUsize::new(0),
@@ -80,10 +83,10 @@ impl IdleSet {
         Counts(self.counts.load(Relaxed))
     }
 
-    /// How many are idle, for those who only want a hint.
+    /// What yield points read.
     #[inline]
     pub(crate) fn idle_hint(&self) -> &std::sync::atomic::AtomicUsize {
-        &self.idle
+        &self.hint
     }
 
     /// Whether every worker was busy or searching a moment ago.
@@ -257,8 +260,9 @@ impl IdleSet {
 
     // Under the lock of `sleepers`.
     fn hint(&self, sleepers: &[usize]) {
-        let idle = if self.distracted.load(Relaxed) > 0 { 0 } else { sleepers.len() };
-        self.idle.store(idle, Relaxed);
+        let hint = if self.distracted.load(Relaxed) > 0 { 0 } else { sleepers.len() };
+        self.idle.store(sleepers.len(), Relaxed);
+        self.hint.store(hint, Relaxed);
     }
 
     /// From now on every yield point asks, whoever is idle.

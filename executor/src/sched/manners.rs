@@ -25,6 +25,8 @@ pub(crate) struct Manners {
     // How many yield points want the running task to give way, and how.
     asked: Cell<u32>,
     way: Cell<Way>,
+    // A look found work, and nobody gave way: the next yield point looks again.
+    unanswered: Cell<bool>,
     pub(crate) pace: Pace,
 }
 
@@ -36,6 +38,7 @@ impl Manners {
             swapped: Cell::new(false),
             asked: Cell::new(0),
             way: Cell::new(Way::Park),
+            unanswered: Cell::new(false),
             pace: Pace::new(wide_look_interval),
         }
     }
@@ -57,6 +60,24 @@ impl Manners {
     /// A yield point has looked at everything near and found nothing.
     pub(super) fn forget_swap(&self) {
         self.swapped.set(false);
+    }
+
+    /// A look found work, but the task did not give way. Only yield points come to know of it: the flag of the core would
+    /// cut budgets short too.
+    pub(super) fn look_again(&self) {
+        self.unanswered.set(true);
+        self.pace.hurry();
+    }
+
+    /// Whether a look is to be made again. Forgets it.
+    #[inline]
+    pub(super) fn take_unanswered(&self) -> bool {
+        self.unanswered.replace(false)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unanswered.get()
     }
 
     /// Whether the running task is of the background.

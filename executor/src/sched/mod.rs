@@ -279,6 +279,6 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     fn foreground_queued(&self) -> bool {
-        !self.injector.is_empty() || self.cores.iter().any(|core| !core.stealer.is_empty() || core.has_stuck_task())
+        !self.injector.is_empty() || self.cores.iter().any(|core| core.has_task() || core.has_stuck_task())
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! A bit a core in a word (a word for every 64 cores), and a flag a core. The bit says that the core runs a task which
 //! can give way, and that nobody has asked it to. Whoever makes foreground work runnable while no worker is idle clears
-//! two bits and sets the flags of those cores: their interrupts. A push beside nothing that could give way costs one load.
+//! two bits and sets the flags of those cores: their interrupts. A push beside nothing that could give way costs one load
+//! for every 64 cores.
 //!
 //! Why two? The one that is asked may not be running: the OS may have given its CPU to another thread, for milliseconds,
 //! or it may be far from its next yield point. Two of them rarely are. The one that comes second looks, finds nothing,
-//! and goes on.
+//! and goes on; if it has no yield points, by way of the yield queue.
 //!
 //! The protocol is in `yielding.md`. Every access here is relaxed: what orders them is a SeqCst fence between a push and a
 //! look at the bits, one between a bit and a look at the queues, and one where a request is passed on.

@@ -65,6 +65,14 @@ impl<T> Ring<T> {
     }
 }
 
+impl<T> Ring<T> {
+    pub(super) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+        let mut items = self.lock();
+        items.retain(keep);
+        self.publish(&items);
+    }
+}
+
 /// The memory of an emptied ring that has grown large.
 pub(super) fn take_if_oversized<T>(items: &mut VecDeque<T>) -> Option<VecDeque<T>> {
     (items.is_empty() && items.capacity() > KEEP).then(|| std::mem::take(items))

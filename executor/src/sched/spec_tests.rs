@@ -304,3 +304,52 @@ fn an_overdue_task_leaves_again_at_its_first_yield_point() {
     scheduler.begin_poll(core, Source::Overdue, false, false);
     assert_eq!(scheduler.yield_point(core, || 100), Some(Way::Park));
 }
+
+/// userver 65 again: past the slot's three turns the deque goes first, and what is in it is the task that gives way.
+#[test]
+fn what_a_task_gives_way_to_goes_first_whatever_the_turn_of_the_slot() {
+    let (scheduler, cores) = Scheduler::<Task>::new(1, Settings::default());
+    let core = &cores[0];
+    for task in 0..4 {
+        let _ = scheduler.push_woken(core, Box::new(task));
+        let _ = scheduler.next(core);
+    }
+    let _ = scheduler.push_woken(core, Box::new(7));
+    assert_eq!(scheduler.yield_point(core, || 0), Some(Way::Swap));
+    scheduler.give_way(core, Box::new(100), Way::Swap, || 0);
+    let order: Vec<_> = std::iter::from_fn(|| scheduler.next(core)).map(|(task, _)| *task).collect();
+    assert_eq!(order, [7, 100]);
+}
+
+/// Whoever took the work that it was asked for does not ask others for the same.
+#[test]
+fn a_request_that_was_answered_is_not_passed_on() {
+    let (scheduler, cores) = Scheduler::<Task>::new(8, Settings::default());
+    for core in &cores {
+        scheduler.begin_poll(core, Source::Queue, true, false);
+    }
+    scheduler.injector.push(Box::new(1));
+    assert_eq!(scheduler.announce(), None);
+    let asked = || (0..8).filter(|&core| scheduler.polite.is_interrupted(core)).collect::<Vec<_>>();
+    assert_eq!(asked(), [0, 1]);
+    let (_, source) = scheduler.next(&cores[0]).expect("it is in the injector");
+    scheduler.begin_poll(&cores[0], source, false, false);
+    assert_eq!(asked(), [1]);
+}
+
+/// The monitor may be late: it asks a poll that is over while the next one begins.
+#[test]
+fn a_late_request_to_return_does_not_shut_out_the_next() {
+    let (scheduler, cores) = Scheduler::<Task>::new(1, Settings::default());
+    let core = &cores[0];
+    core.deque().push(Box::new(0));
+    let _ = scheduler.next(core);
+    let late = core.tick();
+    core.deque().push(Box::new(1));
+    let _ = scheduler.next(core);
+    scheduler.begin_poll(core, Source::Queue, false, false);
+    scheduler.ask_to_return(0, late);
+    assert_eq!(scheduler.yield_point(core, || 0), None);
+    scheduler.ask_to_return(0, core.tick());
+    assert_eq!(scheduler.yield_point(core, || 0), Some(Way::Swap));
+}

@@ -300,6 +300,11 @@ impl Stepper {
                 let to = if way == Way::Swap { Place::Queued { waiting: false } } else { Place::Yielded };
                 self.moves(&task, |from| from == Place::Running(index), to);
                 task.swapped = way == Way::Swap;
+                let in_slot = self.slots[index];
+                let moves_on = task.swapped && !self.workers[index].core.may_run_slot();
+                if moves_on && self.books.places.get(&in_slot) == Some(&Place::Slot(index)) {
+                    self.books.insert(in_slot, Place::Queued { waiting: true });
+                }
                 self.scheduler.give_way(&self.workers[index].core, task, way, || self.now);
                 State::Choose
             }
@@ -406,9 +411,17 @@ impl Stepper {
         }
         let last = std::mem::replace(&mut self.slots[index], child.id);
         let displaced = (self.books.places.get(&last) == Some(&Place::Slot(index))).then_some(last);
+        let foreground = !child.background;
         let announce = self.scheduler.push_woken(core, child);
-        self.scheduler.interrupt_own(core);
         assert_eq!(displaced.is_some(), announce == Announce::Owed);
+        // As in `Worker::mind_the_slot`. What a yield point does while somebody is idle is `hand_over_slot` too.
+        if foreground && self.scheduler.idle.nobody_idle() {
+            self.scheduler.interrupt_own(core);
+        } else if foreground && task.background {
+            self.books.insert(self.slots[index], Place::Queued { waiting: true });
+            let woken = self.scheduler.hand_over_slot(core);
+            self.unpark(woken);
+        }
         match displaced {
             Some(displaced) => {
                 self.books.insert(displaced, Place::Queued { waiting: true });
@@ -445,10 +458,8 @@ impl Stepper {
         let polite = &self.scheduler.polite;
         let mut cores = 0..self.workers.len();
         if all_poll && !about_to && cores.clone().any(|core| polite.is_armed(core)) {
-            assert!(
-                self.books.waiting == 0 || cores.any(|core| polite.is_interrupted(core)),
-                "work waits, and nobody was asked"
-            );
+            let knows = |core: usize| polite.is_interrupted(core) || self.workers[core].core.manners().is_unanswered();
+            assert!(self.books.waiting == 0 || cores.any(knows), "work waits, and nobody was asked");
         }
     }
 

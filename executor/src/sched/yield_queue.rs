@@ -52,6 +52,19 @@ impl<T> YieldQueue<T> {
         self.ring.take_if(|entry| entry.since <= deadline).map(|entry| entry.yielded)
     }
 
+    /// Wakes every thread that waits here, and leaves the tasks.
+    pub(crate) fn wake_threads(&self) {
+        let mut threads = Vec::new();
+        self.ring.retain(|entry| match &entry.yielded {
+            Yielded::Task(_) => true,
+            Yielded::Thread(waker) => {
+                threads.push(waker.clone());
+                false
+            }
+        });
+        threads.into_iter().for_each(Waker::wake);
+    }
+
     /// Takes a task to be dropped; threads on the way to it are woken.
     pub(crate) fn take_task(&self) -> Option<T> {
         loop {

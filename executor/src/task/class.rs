@@ -18,6 +18,7 @@ use std::panic::Location;
 /// });
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Class {
     /// Runs as soon as there is a worker for it. What [`spawn`](super::spawn) makes, unless a background task calls it.
     #[default]
@@ -36,7 +37,8 @@ pub enum Class {
 /// that always has something does neither: wrap it in [`budget::cooperative`](crate::budget::cooperative). A long
 /// computation should call [`yield_now_if_busy`](crate::yield_now_if_busy).
 ///
-/// What it spawns is of the background too, unless a [`Builder`](super::Builder::class) says otherwise. In all other
+/// What it spawns onto its own runtime is of the background too, unless a [`Builder`](super::Builder::class) says
+/// otherwise. In all other
 /// respects it is like [`spawn`](super::spawn).
 ///
 /// # Not guaranteed
