@@ -1,0 +1,247 @@
+//! Any non-blocking file descriptor, made async.
+
+use crate::current;
+use crate::reactor::Reactor;
+use crate::source::{Direction, Source};
+use giveway_budget::poll_proceed;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// A non-blocking descriptor with a place in a reactor.
+///
+/// For descriptors that this crate has no type for: a pipe, an inotify, a device. Operations are given as closures, and
+/// are tried again when the descriptor is ready. Any number of tasks may wait on it, in both directions.
+///
+/// Which reactor is decided when it is made: that of the runtime whose task or `block_on` this is, or the default one.
+/// It stays with it, wherever the value moves.
+///
+/// # Cancel safety
+///
+/// Dropping a future of it before it is ready loses nothing: the operation has not been done.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::Async;
+/// use std::io::{Read, Write};
+/// use std::os::unix::net::UnixStream;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let (here, there) = UnixStream::pair()?;
+/// let here = Async::new(here)?;
+/// (&there).write_all(b"hello")?;
+/// let mut buffer = [0; 16];
+/// let read = futures::executor::block_on(here.read_with(|mut stream| stream.read(&mut buffer)))?;
+/// assert_eq!(&buffer[..read], b"hello");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Async<T: AsFd> {
+    // `None` only while it is taken apart.
+    io: Option<T>,
+    reactor: Arc<Reactor>,
+    source: Arc<Source>,
+    key: usize,
+}
+
+impl<T: AsFd> Async<T> {
+    /// Makes the descriptor non-blocking and registers it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: a regular file, for one, cannot be waited for. And if there is no runtime yet, what starting
+    /// one says.
+    ///
+    /// # Examples
+    ///
+    /// See [`Async`].
+    pub fn new(io: T) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(io.as_fd(), true)?;
+        Self::of_nonblocking(io)
+    }
+
+    /// Registers a descriptor that is non-blocking already.
+    pub(crate) fn of_nonblocking(io: T) -> io::Result<Self> {
+        let (reactor, (key, source)) = current::with(|reactor, _| {
+            let registered = reactor.register(io.as_fd())?;
+            io::Result::Ok((reactor.clone(), registered))
+        })??;
+        Ok(Self { io: Some(io), reactor, source, key })
+    }
+
+    /// The descriptor's own type.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::Async;
+    /// # use std::os::unix::net::UnixStream;
+    /// # fn main() -> std::io::Result<()> {
+    /// let stream = Async::new(UnixStream::pair()?.0)?;
+    /// assert!(stream.get_ref().local_addr()?.is_unnamed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[allow(clippy::missing_panics_doc, reason = "it never does")]
+    pub fn get_ref(&self) -> &T {
+        self.io.as_ref().expect("it is there until it is taken apart")
+    }
+
+    /// Takes the descriptor out. It stays non-blocking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::Async;
+    /// # use std::os::unix::net::UnixStream;
+    /// # fn main() -> std::io::Result<()> {
+    /// let stream = Async::new(UnixStream::pair()?.0)?.into_inner();
+    /// stream.set_nonblocking(false)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[allow(clippy::missing_panics_doc, reason = "it never does")]
+    pub fn into_inner(mut self) -> T {
+        self.reactor.deregister(self.get_ref().as_fd(), self.key);
+        self.io.take().expect("it is there until it is taken apart")
+    }
+
+    /// Tries `operation` until it does not say that it would block, and waits in between. Spends an operation of the budget.
+    #[inline]
+    pub(crate) fn poll_io<R>(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        let spent = ready!(poll_proceed(cx));
+        loop {
+            let seen = ready!(self.source.poll_ready(direction, cx));
+            match operation(self.get_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.source.clear(direction, seen),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => {
+                    spent.made_progress();
+                    return Poll::Ready(result);
+                }
+            }
+        }
+    }
+
+    /// Polls for a read: tries `operation` until it does not say that it would block.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation.
+    ///
+    /// # Examples
+    ///
+    /// See [`read_with`](Self::read_with), which is this in a loop.
+    pub fn poll_read_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_io(Direction::Read, cx, operation)
+    }
+
+    /// Polls for a write: tries `operation` until it does not say that it would block.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation.
+    ///
+    /// # Examples
+    ///
+    /// See [`write_with`](Self::write_with), which is this in a loop.
+    pub fn poll_write_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_io(Direction::Write, cx, operation)
+    }
+
+    /// Tries `operation` whenever the descriptor is readable, until it does not say that it would block.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation.
+    ///
+    /// # Examples
+    ///
+    /// See [`Async`].
+    pub async fn read_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        poll_fn(|cx| self.poll_read_with(cx, &mut operation)).await
+    }
+
+    /// Tries `operation` whenever the descriptor is writable, until it does not say that it would block.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operation.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::Async;
+    /// # use std::io::Write;
+    /// # use std::os::unix::net::UnixStream;
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, _there) = UnixStream::pair()?;
+    /// let here = Async::new(here)?;
+    /// let written = futures::executor::block_on(here.write_with(|mut stream| stream.write(b"hello")))?;
+    /// assert_eq!(written, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn write_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        poll_fn(|cx| self.poll_write_with(cx, &mut operation)).await
+    }
+
+    /// Waits until the descriptor is readable, as far as is known: the next read may still find that it is not.
+    pub(crate) fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<()> {
+        self.source.poll_ready(direction, cx).map(drop)
+    }
+
+    /// What is known of its readiness.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+}
+
+impl<T: AsFd> Drop for Async<T> {
+    fn drop(&mut self) {
+        if let Some(io) = &self.io {
+            self.reactor.deregister(io.as_fd(), self.key);
+        }
+    }
+}
+
+impl<T: AsFd> AsFd for Async<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.get_ref().as_fd()
+    }
+}
+
+impl<T: AsFd> AsRawFd for Async<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl<T: AsFd + Into<OwnedFd>> From<Async<T>> for OwnedFd {
+    fn from(io: Async<T>) -> Self {
+        io.into_inner().into()
+    }
+}
+
+impl<T: AsFd + fmt::Debug> fmt::Debug for Async<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Async").field(self.get_ref()).finish()
+    }
+}

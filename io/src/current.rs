@@ -1,0 +1,87 @@
+//! Which reactor serves this thread.
+//!
+//! An executor says so in two ways: it wraps [`enter`] around the loop of each worker, and it leaves a function that finds
+//! the reactor of any other thread ([`set_finder`]). Where neither has an answer (no runtime was ever started in this
+//! process, and a foreign executor makes a socket) a reactor of our own serves, with a thread that does nothing else.
+
+use crate::reactor::{Reactor, Wait};
+use crate::timer::Shard;
+use crossbeam_utils::CachePadded;
+use std::cell::Cell;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+thread_local! {
+    // The reactor of the worker that runs on this thread, and which of its shards. Not really static: `enter` puts it in
+    // and takes it out again.
+    static ENTERED: Cell<Option<(&'static Arc<Reactor>, usize)>> = const { Cell::new(None) };
+}
+
+/// Finds the reactor of a thread that is not inside [`enter`].
+pub type Finder = fn() -> io::Result<Arc<Reactor>>;
+
+static FINDER: OnceLock<Finder> = OnceLock::new();
+
+/// Says how to find the reactor of a thread that is not inside [`enter`]. The first call counts.
+pub fn set_finder(finder: Finder) {
+    let _first = FINDER.set(finder);
+}
+
+/// Runs `f`, with this reactor serving this thread, and the timers it makes in the shard with this number; then puts back
+/// what was there before, even if `f` panics.
+pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> R {
+    struct PutBack(Option<(&'static Arc<Reactor>, usize)>);
+    impl Drop for PutBack {
+        fn drop(&mut self) {
+            ENTERED.set(self.0);
+        }
+    }
+    // SAFETY: only the lifetime changes. The reference is used by `with` alone, on this thread, which does not let it out;
+    // and the guard takes it out before the borrow ends.
+    let reactor = unsafe { std::mem::transmute::<&Arc<Reactor>, &'static Arc<Reactor>>(reactor) };
+    let _put_back = PutBack(ENTERED.replace(Some((reactor, shard))));
+    f()
+}
+
+/// Calls `f` with the reactor that serves this thread, and the number of the shard for its timers.
+pub(crate) fn with<R>(f: impl FnOnce(&Arc<Reactor>, usize) -> R) -> io::Result<R> {
+    if let Some((reactor, shard)) = ENTERED.get() {
+        return Ok(f(reactor, shard));
+    }
+    let reactor = match FINDER.get() {
+        Some(finder) => finder()?,
+        None => fallback()?,
+    };
+    Ok(f(&reactor, usize::MAX))
+}
+
+/// The shard for a timer made on this thread, and its reactor.
+pub(crate) fn timers() -> io::Result<(Arc<Reactor>, Arc<CachePadded<Shard>>)> {
+    with(|reactor, shard| (reactor.clone(), reactor.shard(shard).clone()))
+}
+
+/// The reactor that serves when there is no runtime.
+fn fallback() -> io::Result<Arc<Reactor>> {
+    static FALLBACK: Mutex<Option<Arc<Reactor>>> = Mutex::new(None);
+    let mut fallback = FALLBACK.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(reactor) = &*fallback {
+        return Ok(reactor.clone());
+    }
+    let reactor = Reactor::new(0)?;
+    let driven = reactor.clone();
+    std::thread::Builder::new().name("giveway-io".into()).spawn(move || drive(&driven))?;
+    *fallback = Some(reactor.clone());
+    Ok(reactor)
+}
+
+fn drive(reactor: &Reactor) {
+    let mut woken = Vec::new();
+    loop {
+        if let Err(error) = reactor.turn(Wait::Block, &mut woken) {
+            // Nothing that a descriptor of ours can do; and without a way to tell anybody, waiting is better than burning.
+            eprintln!("giveway-io: waiting for I/O failed: {error}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        woken.drain(..).for_each(std::task::Waker::wake);
+    }
+}

@@ -1,0 +1,23 @@
+//! Sockets and timers for the Giveway runtime, on [`polling`].
+//!
+//! Every operation spends one of the task's [budget](giveway_budget), so that a socket which always has data does not
+//! starve its neighbours. Everything works in tasks of any executor: where no Giveway runtime is current the default one
+//! serves, or, if none was ever started, a thread of this crate.
+
+mod async_io;
+mod current;
+pub mod net;
+mod reactor;
+mod source;
+mod sys;
+pub mod time;
+mod timer;
+
+pub mod driver {
+    //! For executors: how to drive a reactor.
+
+    pub use crate::current::{Finder, enter, set_finder};
+    pub use crate::reactor::{Reactor, Wait};
+}
+
+pub use async_io::Async;

@@ -1,0 +1,159 @@
+//! Reading and writing a stream of bytes, the same for TCP and for Unix sockets.
+//!
+//! A short read does not mean that there is nothing more: the end of the stream, for one, has its edge reported together
+//! with the last bytes, and would not be reported again. So only a read that would block ends readiness.
+
+use super::socket::try_io;
+use crate::Async;
+use crate::source::Direction::{Read, Write};
+use rustix::net::{RecvFlags, SendFlags};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll};
+
+/// A peer that has gone away is an error, never a signal. (Apple's systems have an option instead, which std sets.)
+#[cfg(not(target_vendor = "apple"))]
+const SEND: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const SEND: SendFlags = SendFlags::empty();
+
+fn recv(io: &impl AsFd, buf: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+    let (read, _of_the_message) = rustix::net::recv(io, buf, flags)?;
+    Ok(read)
+}
+
+fn send(io: &impl AsFd, buf: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(io, buf, SEND)?)
+}
+
+fn readv(io: &impl AsFd, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    Ok(rustix::io::readv(io, bufs)?)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn writev(io: &impl AsFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    // As many as the system takes at once; more would be an error.
+    let bufs = &bufs[..bufs.len().min(1024)];
+    Ok(rustix::net::sendmsg(io, bufs, &mut rustix::net::SendAncillaryBuffer::default(), SEND)?)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn writev(io: &impl AsFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(rustix::io::writev(io, bufs)?)
+}
+
+pub(crate) fn poll_read<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    io.poll_io(Read, cx, |io| recv(io, buf, RecvFlags::empty()))
+}
+
+pub(crate) fn poll_peek<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    io.poll_io(Read, cx, |io| recv(io, buf, RecvFlags::PEEK))
+}
+
+pub(crate) fn poll_read_vectored<T: AsFd>(
+    io: &Async<T>,
+    cx: &mut Context<'_>,
+    bufs: &mut [IoSliceMut<'_>],
+) -> Poll<io::Result<usize>> {
+    io.poll_io(Read, cx, |io| readv(io, bufs))
+}
+
+pub(crate) fn poll_write<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    io.poll_io(Write, cx, |io| send(io, buf))
+}
+
+pub(crate) fn poll_write_vectored<T: AsFd>(
+    io: &Async<T>,
+    cx: &mut Context<'_>,
+    bufs: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    io.poll_io(Write, cx, |io| writev(io, bufs))
+}
+
+pub(crate) fn try_read<T: AsFd>(io: &Async<T>, buf: &mut [u8]) -> io::Result<usize> {
+    try_io(io, Read, |io| recv(io, buf, RecvFlags::empty()))
+}
+
+pub(crate) fn try_read_vectored<T: AsFd>(io: &Async<T>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    try_io(io, Read, |io| readv(io, bufs))
+}
+
+pub(crate) fn try_write<T: AsFd>(io: &Async<T>, buf: &[u8]) -> io::Result<usize> {
+    try_io(io, Write, |io| send(io, buf))
+}
+
+pub(crate) fn try_write_vectored<T: AsFd>(io: &Async<T>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    try_io(io, Write, |io| writev(io, bufs))
+}
+
+/// Shuts down, also a stream that the peer has torn down before us: what was wanted is so (tokio 4665).
+pub(crate) fn shutdown(io: &impl AsFd, how: Shutdown) -> io::Result<()> {
+    let how = match how {
+        Shutdown::Read => rustix::net::Shutdown::Read,
+        Shutdown::Write => rustix::net::Shutdown::Write,
+        Shutdown::Both => rustix::net::Shutdown::Both,
+    };
+    match rustix::net::shutdown(io, how) {
+        Err(rustix::io::Errno::NOTCONN) => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// The traits of a stream, for the type itself and for a reference to it.
+macro_rules! async_stream {
+    ($($stream:ty),*) => { $(
+        impl futures_io::AsyncRead for $stream {
+            fn poll_read(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut [u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                crate::net::bytes::poll_read(&self.0, cx, buf)
+            }
+
+            fn poll_read_vectored(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                crate::net::bytes::poll_read_vectored(&self.0, cx, bufs)
+            }
+        }
+
+        /// Closing shuts down the direction of writing, as tokio's `shutdown` does. Flushing does nothing: nothing is kept
+        /// back.
+        impl futures_io::AsyncWrite for $stream {
+            fn poll_write(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &[u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                crate::net::bytes::poll_write(&self.0, cx, buf)
+            }
+
+            fn poll_write_vectored(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                crate::net::bytes::poll_write_vectored(&self.0, cx, bufs)
+            }
+
+            fn poll_flush(
+                self: std::pin::Pin<&mut Self>,
+                _: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::task::Poll::Ready(Ok(()))
+            }
+
+            fn poll_close(
+                self: std::pin::Pin<&mut Self>,
+                _: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                std::task::Poll::Ready(crate::net::bytes::shutdown(&self.0, std::net::Shutdown::Write))
+            }
+        }
+    )* };
+}
+pub(crate) use async_stream;

@@ -1,0 +1,79 @@
+//! Sockets.
+//!
+//! Names and behaviour are tokio's where the thing is the same. What differs: streams speak [`futures_io`], whose `close`
+//! is tokio's `shutdown`; polling methods take a plain slice and say how many bytes came; `from_std` makes the socket
+//! non-blocking itself; a Unix address is std's.
+//!
+//! Every operation that does something spends one of the task's [budget](giveway_budget), and so does waiting with
+//! `readable` or `writable`. The `try_` methods spend nothing, since they have nobody to wake.
+//!
+//! Readiness is kept until an operation finds out that it is over, also over a short read and over an error: whatever
+//! failed for want of descriptors, say, succeeds when there are some again.
+
+mod addr;
+mod bytes;
+mod resolve;
+mod retry;
+mod socket;
+mod split;
+mod split_owned;
+mod tcp_connect;
+mod tcp_listener;
+mod tcp_options;
+mod tcp_stream;
+mod udp;
+mod udp_options;
+mod udp_poll;
+mod unix_addr;
+mod unix_connect;
+mod unix_datagram;
+mod unix_datagram_poll;
+mod unix_listener;
+mod unix_stream;
+
+pub use addr::{ToSocketAddrs, lookup_host};
+pub use split::{ReadHalf, WriteHalf};
+pub use split_owned::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
+pub use tcp_listener::TcpListener;
+pub use tcp_stream::TcpStream;
+pub use udp::UdpSocket;
+pub use unix_datagram::UnixDatagram;
+pub use unix_listener::UnixListener;
+pub use unix_stream::UnixStream;
+
+pub mod tcp {
+    //! What belongs to TCP, under tokio's names.
+
+    pub use super::tcp_listener::Incoming;
+    use super::{TcpStream, split, split_owned};
+
+    /// Reads from a borrowed [`TcpStream`].
+    pub type ReadHalf<'a> = split::ReadHalf<'a, TcpStream>;
+    /// Writes to a borrowed [`TcpStream`].
+    pub type WriteHalf<'a> = split::WriteHalf<'a, TcpStream>;
+    /// Reads from a shared [`TcpStream`].
+    pub type OwnedReadHalf = split_owned::OwnedReadHalf<TcpStream>;
+    /// Writes to a shared [`TcpStream`].
+    pub type OwnedWriteHalf = split_owned::OwnedWriteHalf<TcpStream>;
+    /// Two halves of different [`TcpStream`]s.
+    pub type ReuniteError = split_owned::ReuniteError<TcpStream>;
+}
+
+pub mod unix {
+    //! What belongs to Unix sockets, under tokio's names.
+
+    pub use super::unix_listener::Incoming;
+    use super::{UnixStream, split, split_owned};
+    pub use std::os::unix::net::SocketAddr;
+
+    /// Reads from a borrowed [`UnixStream`].
+    pub type ReadHalf<'a> = split::ReadHalf<'a, UnixStream>;
+    /// Writes to a borrowed [`UnixStream`].
+    pub type WriteHalf<'a> = split::WriteHalf<'a, UnixStream>;
+    /// Reads from a shared [`UnixStream`].
+    pub type OwnedReadHalf = split_owned::OwnedReadHalf<UnixStream>;
+    /// Writes to a shared [`UnixStream`].
+    pub type OwnedWriteHalf = split_owned::OwnedWriteHalf<UnixStream>;
+    /// Two halves of different [`UnixStream`]s.
+    pub type ReuniteError = split_owned::ReuniteError<UnixStream>;
+}

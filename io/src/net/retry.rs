@@ -1,0 +1,22 @@
+//! Waiting for what the system does not announce.
+
+use crate::time::sleep;
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_millis(20);
+
+/// Pauses that grow.
+#[derive(Debug)]
+pub(crate) struct Backoff(Duration);
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self(FIRST)
+    }
+
+    pub(crate) async fn pause(&mut self) {
+        sleep(self.0).await;
+        self.0 = (self.0 * 2).min(LONGEST);
+    }
+}

@@ -1,0 +1,121 @@
+//! What all sockets have in common: to be made, to be tried, to be waited for, and the traits of a descriptor.
+
+use crate::Async;
+use crate::source::Direction;
+use giveway_budget::poll_proceed;
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use socket2::{Domain, Socket, Type};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+/// A new socket, non-blocking from the start.
+pub(crate) fn new(domain: Domain, kind: Type) -> io::Result<Socket> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return Socket::new(domain, kind.nonblocking(), None);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let socket = Socket::new(domain, kind, None)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
+
+/// Accepts a connection: non-blocking, and closed on exec. One system call where the system can.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::net::SocketFlags;
+        Ok(rustix::net::acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let (fd, peer) = rustix::net::acceptfrom(listener)?;
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        #[cfg(target_vendor = "apple")]
+        rustix::net::sockopt::set_socket_nosigpipe(&fd, true)?;
+        Ok((fd, peer))
+    }
+}
+
+/// Whether an attempt to connect has come to an end: [`WouldBlock`](io::ErrorKind::WouldBlock) if not. That the socket is
+/// writable does not say so by itself, since readiness may be a guess.
+pub(crate) fn connected(socket: &impl AsFd) -> io::Result<()> {
+    rustix::net::sockopt::socket_error(socket)??;
+    match rustix::net::getpeername(socket) {
+        // Also if it has failed since; then that is reported, and found the next time.
+        Err(Errno::NOTCONN) => Err(io::ErrorKind::WouldBlock.into()),
+        result => Ok(result.map(drop)?),
+    }
+}
+
+/// Tries an operation once, whatever is known of its readiness.
+pub(crate) fn try_io<T: AsFd, R>(
+    io: &Async<T>,
+    direction: Direction,
+    operation: impl FnOnce(&T) -> io::Result<R>,
+) -> io::Result<R> {
+    // Before the operation: an event that comes while it runs must not be wiped out.
+    let seen = io.source().look(direction);
+    let result = operation(io.get_ref());
+    if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        io.source().clear(direction, seen);
+    }
+    result
+}
+
+/// Waits until a direction is ready as far as is known. Spends an operation: a loop of `readable` and `try_read` over a
+/// socket that always has data would not end otherwise.
+pub(crate) fn poll_ready<T: AsFd>(io: &Async<T>, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    let spent = ready!(poll_proceed(cx));
+    ready!(io.poll_ready(direction, cx));
+    spent.made_progress();
+    Poll::Ready(Ok(()))
+}
+
+/// [`poll_ready`] as a future.
+pub(crate) async fn ready<T: AsFd>(io: &Async<T>, direction: Direction) -> io::Result<()> {
+    poll_fn(|cx| poll_ready(io, direction, cx)).await
+}
+
+/// What every socket has of its descriptor.
+macro_rules! descriptor {
+    ($socket:ty, $std:ty) => {
+        impl std::os::fd::AsFd for $socket {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $socket {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                self.0.as_raw_fd()
+            }
+        }
+
+        /// See `from_std`.
+        impl TryFrom<$std> for $socket {
+            type Error = std::io::Error;
+
+            fn try_from(socket: $std) -> std::io::Result<Self> {
+                Self::from_std(socket)
+            }
+        }
+
+        impl From<$socket> for std::os::fd::OwnedFd {
+            fn from(socket: $socket) -> Self {
+                socket.0.into()
+            }
+        }
+
+        impl std::fmt::Debug for $socket {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self.0.get_ref(), f)
+            }
+        }
+    };
+}
+pub(crate) use descriptor;

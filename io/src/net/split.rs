@@ -1,0 +1,287 @@
+//! The two directions of a borrowed stream.
+
+use super::{bytes, socket};
+use crate::source::Direction;
+use futures_io::{AsyncRead, AsyncWrite};
+use sealed::Stream;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+pub(crate) mod sealed {
+    use crate::Async;
+    use std::io;
+    use std::os::fd::AsFd;
+
+    /// A stream of bytes with two directions: TCP's and Unix'.
+    pub trait Stream {
+        /// The descriptor.
+        type Inner: AsFd;
+        /// What it calls its ends.
+        type Address;
+        /// The socket.
+        fn socket(&self) -> &Async<Self::Inner>;
+        /// This end.
+        fn local_addr(&self) -> io::Result<Self::Address>;
+        /// The other end.
+        fn peer_addr(&self) -> io::Result<Self::Address>;
+    }
+}
+
+/// Reads from a borrowed stream. Made by `split`, of [`TcpStream`](super::TcpStream::split) or of
+/// [`UnixStream`](super::UnixStream::split).
+///
+/// Both halves can be used at once, in one task. It costs nothing: a half is a reference.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use giveway_io::net::UnixStream;
+///
+/// # futures::executor::block_on(async {
+/// let (mut here, mut there) = UnixStream::pair()?;
+/// let (mut reader, mut writer) = UnixStream::split(&mut here);
+/// let mut greeting = [0; 5];
+/// let echo = async {
+///     let mut buffer = [0; 5];
+///     there.read_exact(&mut buffer).await?;
+///     there.write_all(&buffer).await
+/// };
+/// futures::try_join!(writer.write_all(b"hello"), reader.read_exact(&mut greeting), echo)?;
+/// assert_eq!(&greeting, b"hello");
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ReadHalf<'a, S>(pub(crate) &'a S);
+
+/// Writes to a borrowed stream. Made by `split`, see [`ReadHalf`].
+///
+/// Dropping it does not end the stream; closing it does.
+#[derive(Debug)]
+pub struct WriteHalf<'a, S>(pub(crate) &'a S);
+
+impl<S: Stream> ReadHalf<'_, S> {
+    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, such as a connection that was reset.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::UnixStream;
+    /// # futures::executor::block_on(async {
+    /// let (mut here, mut there) = UnixStream::pair()?;
+    /// there.write_all(b"hello").await?;
+    /// let (mut reader, _) = UnixStream::split(&mut here);
+    /// let mut buffer = [0; 5];
+    /// assert_eq!(reader.peek(&mut buffer).await?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_peek(cx, buf)).await
+    }
+
+    /// [`peek`](Self::peek), to be polled.
+    pub fn poll_peek(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_peek(self.0.socket(), cx, buf)
+    }
+
+    /// Waits until there may be something to read.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::readable`](super::TcpStream::readable).
+    pub async fn readable(&self) -> io::Result<()> {
+        socket::ready(self.0.socket(), Direction::Read).await
+    }
+
+    /// Reads what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_read`](super::TcpStream::try_read).
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        bytes::try_read(self.0.socket(), buf)
+    }
+
+    /// Reads what is there into several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored).
+    pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        bytes::try_read_vectored(self.0.socket(), bufs)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: it may be connected no longer.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    pub fn peer_addr(&self) -> io::Result<S::Address> {
+        self.0.peer_addr()
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    pub fn local_addr(&self) -> io::Result<S::Address> {
+        self.0.local_addr()
+    }
+}
+
+impl<S: Stream> WriteHalf<'_, S> {
+    /// Waits until there may be room to write.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::writable`](super::TcpStream::writable).
+    pub async fn writable(&self) -> io::Result<()> {
+        socket::ready(self.0.socket(), Direction::Write).await
+    }
+
+    /// Writes as much as there is room for.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_write`](super::TcpStream::try_write).
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        bytes::try_write(self.0.socket(), buf)
+    }
+
+    /// Writes as much as there is room for from several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored).
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        bytes::try_write_vectored(self.0.socket(), bufs)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: it may be connected no longer.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    pub fn peer_addr(&self) -> io::Result<S::Address> {
+        self.0.peer_addr()
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    pub fn local_addr(&self) -> io::Result<S::Address> {
+        self.0.local_addr()
+    }
+}
+
+impl<S: Stream> AsyncRead for ReadHalf<'_, S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_read(self.0.socket(), cx, buf)
+    }
+
+    fn poll_read_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        bytes::poll_read_vectored(self.0.socket(), cx, bufs)
+    }
+}
+
+/// Closing shuts down the direction of writing.
+impl<S: Stream> AsyncWrite for WriteHalf<'_, S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_write(self.0.socket(), cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        bytes::poll_write_vectored(self.0.socket(), cx, bufs)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(bytes::shutdown(self.0.socket(), Shutdown::Write))
+    }
+}
+
+impl<S> AsRef<S> for ReadHalf<'_, S> {
+    fn as_ref(&self) -> &S {
+        self.0
+    }
+}
+
+impl<S> AsRef<S> for WriteHalf<'_, S> {
+    fn as_ref(&self) -> &S {
+        self.0
+    }
+}

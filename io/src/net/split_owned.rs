@@ -1,0 +1,367 @@
+//! The two directions of a stream that two tasks share.
+
+use super::split::sealed::Stream;
+use super::{bytes, socket};
+use crate::source::Direction;
+use futures_io::{AsyncRead, AsyncWrite};
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+pub(crate) fn split<S: Stream>(stream: S) -> (OwnedReadHalf<S>, OwnedWriteHalf<S>) {
+    let stream = Arc::new(stream);
+    let writer = OwnedWriteHalf { stream: stream.clone(), shutdown_on_drop: true };
+    (OwnedReadHalf { stream }, writer)
+}
+
+/// Reads from a shared stream. Made by `into_split`, of [`TcpStream`](super::TcpStream::into_split) or of
+/// [`UnixStream`](super::UnixStream::into_split).
+///
+/// The halves may go to different tasks. The socket is closed when both are dropped; dropping this one alone does
+/// nothing.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use giveway_io::net::UnixStream;
+/// use std::thread;
+///
+/// # futures::executor::block_on(async {
+/// let (here, there) = UnixStream::pair()?;
+/// let (mut reader, mut writer) = here.into_split();
+/// let writing = thread::spawn(move || futures::executor::block_on(writer.write_all(b"ping")));
+/// (&there).write_all(b"pong").await?;
+/// let mut buffer = [0; 4];
+/// reader.read_exact(&mut buffer).await?;
+/// assert_eq!(&buffer, b"pong");
+/// writing.join().unwrap()?;
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct OwnedReadHalf<S> {
+    stream: Arc<S>,
+}
+
+/// Writes to a shared stream. Made by `into_split`, see [`OwnedReadHalf`].
+///
+/// Dropping it shuts down the direction of writing, so that the other end reads to the end of the stream; unless it is
+/// [forgotten](Self::forget) or [reunited](Self::reunite).
+#[derive(Debug)]
+pub struct OwnedWriteHalf<S: Stream> {
+    stream: Arc<S>,
+    shutdown_on_drop: bool,
+}
+
+/// Two halves that are not of one stream, given back.
+#[derive(Debug)]
+pub struct ReuniteError<S: Stream>(
+    /// The half that reads.
+    pub OwnedReadHalf<S>,
+    /// The half that writes.
+    pub OwnedWriteHalf<S>,
+);
+
+impl<S: Stream> fmt::Display for ReuniteError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the two halves are not of one stream: reunite those that one `into_split` returned")
+    }
+}
+
+impl<S: Stream + fmt::Debug> Error for ReuniteError<S> {}
+
+impl<S: Stream> OwnedReadHalf<S> {
+    /// Puts the stream together again.
+    ///
+    /// # Errors
+    ///
+    /// If the halves are not of one stream. They come back in the error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::net::UnixStream;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, there) = UnixStream::pair()?;
+    /// let (here_reader, here_writer) = here.into_split();
+    /// let (there_reader, there_writer) = there.into_split();
+    /// let error = here_reader.reunite(there_writer).unwrap_err();
+    /// let here = error.0.reunite(here_writer).unwrap();
+    /// let there = error.1.reunite(there_reader).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    // The error is two pointers and a bool, and what it is for is to give them back.
+    #[allow(clippy::result_large_err, clippy::missing_panics_doc)]
+    pub fn reunite(self, other: OwnedWriteHalf<S>) -> Result<S, ReuniteError<S>> {
+        if !Arc::ptr_eq(&self.stream, &other.stream) {
+            return Err(ReuniteError(self, other));
+        }
+        other.forget();
+        Ok(Arc::into_inner(self.stream).expect("a stream has two halves, and one is gone"))
+    }
+
+    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, such as a connection that was reset.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::peek`](super::TcpStream::peek).
+    pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_peek(cx, buf)).await
+    }
+
+    /// [`peek`](Self::peek), to be polled.
+    pub fn poll_peek(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_peek(self.stream.socket(), cx, buf)
+    }
+
+    /// Waits until there may be something to read.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::readable`](super::TcpStream::readable).
+    pub async fn readable(&self) -> io::Result<()> {
+        socket::ready(self.stream.socket(), Direction::Read).await
+    }
+
+    /// Reads what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_read`](super::TcpStream::try_read).
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        bytes::try_read(self.stream.socket(), buf)
+    }
+
+    /// Reads what is there into several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored).
+    pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        bytes::try_read_vectored(self.stream.socket(), bufs)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: it may be connected no longer.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    pub fn peer_addr(&self) -> io::Result<S::Address> {
+        self.stream.peer_addr()
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    pub fn local_addr(&self) -> io::Result<S::Address> {
+        self.stream.local_addr()
+    }
+}
+
+impl<S: Stream> OwnedWriteHalf<S> {
+    /// Puts the stream together again.
+    ///
+    /// # Errors
+    ///
+    /// If the halves are not of one stream. They come back in the error.
+    ///
+    /// # Examples
+    ///
+    /// See [`OwnedReadHalf::reunite`].
+    #[allow(clippy::result_large_err)]
+    pub fn reunite(self, other: OwnedReadHalf<S>) -> Result<S, ReuniteError<S>> {
+        other.reunite(self)
+    }
+
+    /// Drops this half without shutting down: the other end does not learn of it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::net::UnixStream;
+    /// use std::io::ErrorKind;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, there) = UnixStream::pair()?;
+    /// let (_reader, writer) = here.into_split();
+    /// writer.forget();
+    /// assert_eq!(there.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "not the end");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn forget(mut self) {
+        self.shutdown_on_drop = false;
+    }
+
+    /// Waits until there may be room to write.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::writable`](super::TcpStream::writable).
+    pub async fn writable(&self) -> io::Result<()> {
+        socket::ready(self.stream.socket(), Direction::Write).await
+    }
+
+    /// Writes as much as there is room for.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_write`](super::TcpStream::try_write).
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        bytes::try_write(self.stream.socket(), buf)
+    }
+
+    /// Writes as much as there is room for from several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored).
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        bytes::try_write_vectored(self.stream.socket(), bufs)
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: it may be connected no longer.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    pub fn peer_addr(&self) -> io::Result<S::Address> {
+        self.stream.peer_addr()
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    pub fn local_addr(&self) -> io::Result<S::Address> {
+        self.stream.local_addr()
+    }
+}
+
+impl<S: Stream> Drop for OwnedWriteHalf<S> {
+    fn drop(&mut self) {
+        if self.shutdown_on_drop {
+            // The stream is done with either way.
+            let _ = bytes::shutdown(self.stream.socket(), Shutdown::Write);
+        }
+    }
+}
+
+impl<S: Stream> AsyncRead for OwnedReadHalf<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_read(self.stream.socket(), cx, buf)
+    }
+
+    fn poll_read_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        bytes::poll_read_vectored(self.stream.socket(), cx, bufs)
+    }
+}
+
+/// Closing shuts down the direction of writing.
+impl<S: Stream> AsyncWrite for OwnedWriteHalf<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_write(self.stream.socket(), cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        bytes::poll_write_vectored(self.stream.socket(), cx, bufs)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = bytes::shutdown(self.stream.socket(), Shutdown::Write);
+        if result.is_ok() {
+            self.shutdown_on_drop = false;
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl<S> AsRef<S> for OwnedReadHalf<S> {
+    fn as_ref(&self) -> &S {
+        &self.stream
+    }
+}
+
+impl<S: Stream> AsRef<S> for OwnedWriteHalf<S> {
+    fn as_ref(&self) -> &S {
+        &self.stream
+    }
+}

@@ -1,0 +1,177 @@
+//! The addresses and options of a TCP connection.
+
+use super::TcpStream;
+use socket2::SockRef;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+impl TcpStream {
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// assert!(client.local_addr()?.ip().is_loopback());
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get_ref().local_addr()
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: it may be connected no longer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// assert_eq!(client.peer_addr()?, listener.local_addr()?);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get_ref().peer_addr()
+    }
+
+    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it is asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// assert!(client.take_error()?.is_none());
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.0.get_ref().take_error()
+    }
+
+    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`set_nodelay`](Self::set_nodelay).
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.0.get_ref().nodelay()
+    }
+
+    /// Sets whether small writes are sent at once (`TCP_NODELAY`), instead of being gathered until the peer has
+    /// acknowledged those before. Off at first, as everywhere.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// client.set_nodelay(true)?;
+    /// assert!(client.nodelay()?);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.0.get_ref().set_nodelay(nodelay)
+    }
+
+    /// How long the socket lingers when it is closed with something unsent (`SO_LINGER`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`set_linger`](Self::set_linger).
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        SockRef::from(self).linger()
+    }
+
+    /// Sets how long the socket lingers when it is closed with something unsent (`SO_LINGER`).
+    ///
+    /// With a time of zero closing resets the connection. With any other, *closing blocks the thread* until all is sent
+    /// or the time is over: not what you want on a worker.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use std::time::Duration;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// assert_eq!(client.linger()?, None);
+    /// client.set_linger(Some(Duration::ZERO))?;
+    /// assert_eq!(client.linger()?, Some(Duration::ZERO));
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        SockRef::from(self).set_linger(linger)
+    }
+
+    /// How many routers a packet may pass (`IP_TTL`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`set_ttl`](Self::set_ttl).
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.0.get_ref().ttl()
+    }
+
+    /// Sets how many routers a packet may pass (`IP_TTL`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// client.set_ttl(10)?;
+    /// assert_eq!(client.ttl()?, 10);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.0.get_ref().set_ttl(ttl)
+    }
+}

@@ -1,0 +1,349 @@
+//! A TCP connection.
+
+use super::bytes::{self, async_stream};
+use super::socket::{self, descriptor};
+use super::split::sealed::Stream;
+use super::{split, split_owned, tcp};
+use crate::Async;
+use crate::source::Direction;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Shutdown, SocketAddr};
+use std::task::{Context, Poll};
+
+/// A TCP connection.
+///
+/// Read and write with [`futures_io`]'s traits, which a shared reference has too: any number of tasks may read and write
+/// at once. To have the directions apart, [`split`](Self::split) or [`into_split`](Self::into_split) it.
+///
+/// Closing it ([`AsyncWrite::poll_close`](futures_io::AsyncWrite::poll_close), tokio's `shutdown`) shuts down the
+/// direction of writing and nothing else. Dropping it closes the socket.
+///
+/// # Cancel safety
+///
+/// A single read or write that is dropped before it is ready has done nothing. Those that are many, such as `read_exact`
+/// or `write_all`, may have done a part.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use giveway_io::net::{TcpListener, TcpStream};
+///
+/// # futures::executor::block_on(async {
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let mut client = TcpStream::connect(listener.local_addr()?).await?;
+/// client.write_all(b"hello").await?;
+/// client.close().await?;
+///
+/// let (mut server, _) = listener.accept().await?;
+/// let mut text = String::new();
+/// server.read_to_string(&mut text).await?;
+/// assert_eq!(text, "hello");
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+pub struct TcpStream(pub(crate) Async<std::net::TcpStream>);
+
+descriptor!(TcpStream, std::net::TcpStream);
+async_stream!(TcpStream, &TcpStream);
+
+impl TcpStream {
+    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, such as a connection that was reset.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::{AsyncReadExt, AsyncWriteExt};
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (mut server, _) = listener.accept().await?;
+    /// client.write_all(b"hello").await?;
+    /// let mut buffer = [0; 5];
+    /// let peeked = server.peek(&mut buffer).await?;
+    /// assert_eq!(server.read(&mut buffer).await?, peeked);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_peek(cx, buf)).await
+    }
+
+    /// [`peek`](Self::peek), to be polled.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_peek(&self.0, cx, buf)
+    }
+
+    /// Waits until there may be something to read: data, the end, or an error.
+    ///
+    /// Once [`try_read`](Self::try_read) has said that it would block, this waits until something has come. Until then it
+    /// may be ready without cause.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: what was ready is ready for the next who asks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use std::io::ErrorKind;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.write_all(b"hello").await?;
+    /// let mut buffer = [0; 16];
+    /// let read = loop {
+    ///     server.readable().await?;
+    ///     match server.try_read(&mut buffer) {
+    ///         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+    ///         result => break result?,
+    ///     }
+    /// };
+    /// assert_eq!(&buffer[..read], b"hello");
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn readable(&self) -> io::Result<()> {
+        socket::ready(&self.0, Direction::Read).await
+    }
+
+    /// [`readable`](Self::readable), to be polled.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        socket::poll_ready(&self.0, Direction::Read, cx)
+    }
+
+    /// Reads what is there, now. Zero is the end of the stream, or that the buffer is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use std::io::ErrorKind;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// assert_eq!(client.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        bytes::try_read(&self.0, buf)
+    }
+
+    /// Reads what is there into several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use std::io::IoSliceMut;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.write_all(b"abc").await?;
+    /// server.peek(&mut [0]).await?;
+    /// let (mut first, mut second) = ([0; 2], [0; 2]);
+    /// let read = server.try_read_vectored(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)])?;
+    /// assert_eq!((read, first, second), (3, *b"ab", *b"c\0"));
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        bytes::try_read_vectored(&self.0, bufs)
+    }
+
+    /// Waits until there may be room to write, or an error.
+    ///
+    /// Once [`try_write`](Self::try_write) has said that it would block, this waits until there is room again. Until then
+    /// it may be ready without cause.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: what was ready is ready for the next who asks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// client.writable().await?;
+    /// client.try_write(b"hello")?;
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn writable(&self) -> io::Result<()> {
+        socket::ready(&self.0, Direction::Write).await
+    }
+
+    /// [`writable`](Self::writable), to be polled.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        socket::poll_ready(&self.0, Direction::Write, cx)
+    }
+
+    /// Writes as much as there is room for, now.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// assert_eq!(client.try_write(b"hello")?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        bytes::try_write(&self.0, buf)
+    }
+
+    /// Writes as much as there is room for from several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use std::io::IoSlice;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// assert_eq!(client.try_write_vectored(&[IoSlice::new(b"head"), IoSlice::new(b"body")])?, 8);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        bytes::try_write_vectored(&self.0, bufs)
+    }
+
+    /// Shuts down one direction or both. Whoever waits for it is woken.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. That the peer has torn down the connection before is none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncReadExt;
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use std::net::Shutdown;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (mut server, _) = listener.accept().await?;
+    /// client.shutdown(Shutdown::Write)?;
+    /// assert_eq!(server.read(&mut [0]).await?, 0);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        bytes::shutdown(&self.0, how)
+    }
+
+    /// The two directions, to be used at once within one task. Costs nothing.
+    ///
+    /// Where `futures::AsyncReadExt` is in scope, `stream.split()` is that trait's, which takes the stream and has a lock.
+    /// There write `TcpStream::split(&mut stream)`.
+    ///
+    /// # Examples
+    ///
+    /// See [`ReadHalf`](super::ReadHalf).
+    pub fn split(&mut self) -> (tcp::ReadHalf<'_>, tcp::WriteHalf<'_>) {
+        (split::ReadHalf(self), split::WriteHalf(self))
+    }
+
+    /// The two directions, to be used by two tasks. Costs an allocation. Dropping the half that writes shuts down writing.
+    ///
+    /// # Examples
+    ///
+    /// See [`OwnedReadHalf`](super::OwnedReadHalf).
+    pub fn into_split(self) -> (tcp::OwnedReadHalf, tcp::OwnedWriteHalf) {
+        split_owned::split(self)
+    }
+
+    /// Takes a stream of std, and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and if there is no runtime yet those of starting one.
+    ///
+    /// # Examples
+    ///
+    /// See [`into_std`](Self::into_std).
+    pub fn from_std(stream: std::net::TcpStream) -> io::Result<Self> {
+        Ok(Self(Async::new(stream)?))
+    }
+
+    /// Turns it into a stream of std, which stays non-blocking: see
+    /// [`set_nonblocking`](std::net::TcpStream::set_nonblocking).
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::net::TcpStream;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::from_std(std::net::TcpStream::connect(listener.local_addr()?)?)?;
+    /// let stream: std::net::TcpStream = stream.into_std()?;
+    /// stream.set_nonblocking(false)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_std(self) -> io::Result<std::net::TcpStream> {
+        Ok(self.0.into_inner())
+    }
+}
+
+impl Stream for TcpStream {
+    type Inner = std::net::TcpStream;
+    type Address = SocketAddr;
+
+    fn socket(&self) -> &Async<Self::Inner> {
+        &self.0
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.peer_addr()
+    }
+}

@@ -1,0 +1,274 @@
+//! A UDP socket.
+
+use super::addr::{ToSocketAddrs, no_address};
+use super::socket::{self, descriptor};
+use crate::Async;
+use crate::source::Direction;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+
+/// A UDP socket.
+///
+/// Everything takes a shared reference: put it in an [`Arc`](std::sync::Arc) and any number of tasks may send and receive.
+/// A datagram that is larger than the buffer is cut off, and the rest of it lost.
+///
+/// # Cancel safety
+///
+/// A future of it that is dropped before it is ready has neither sent nor received anything.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::net::UdpSocket;
+///
+/// # futures::executor::block_on(async {
+/// let server = UdpSocket::bind("127.0.0.1:0").await?;
+/// let client = UdpSocket::bind("127.0.0.1:0").await?;
+/// client.send_to(b"hello", server.local_addr()?).await?;
+///
+/// let mut buffer = [0; 1500];
+/// let (size, from) = server.recv_from(&mut buffer).await?;
+/// assert_eq!((&buffer[..size], from), (&b"hello"[..], client.local_addr()?));
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+pub struct UdpSocket(pub(crate) Async<std::net::UdpSocket>);
+
+descriptor!(UdpSocket, std::net::UdpSocket);
+
+impl UdpSocket {
+    /// Binds a socket to an address; with port 0, to one that the system chooses. If there are several addresses, to the
+    /// first that can be had.
+    ///
+    /// # Errors
+    ///
+    /// That of the last address tried, and those of looking up the name.
+    ///
+    /// # Examples
+    ///
+    /// See [`UdpSocket`].
+    pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<Self> {
+        addr.resolve().await?.first_that(|addr| Self::from_std(std::net::UdpSocket::bind(addr)?))
+    }
+
+    /// Sets the peer: [`send`](Self::send) sends to it, and whatever others send is not received. If there are several
+    /// addresses, to the first that can be had. Sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// That of the last address tried, and those of looking up the name.
+    ///
+    /// # Examples
+    ///
+    /// See [`send`](Self::send).
+    pub async fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
+        addr.resolve().await?.first_that(|addr| self.0.get_ref().connect(addr))
+    }
+
+    /// Sends a datagram to the peer. Returns its size.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: the socket has no peer, the datagram is too large, or one that was sent earlier was refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UdpSocket;
+    /// # futures::executor::block_on(async {
+    /// let server = UdpSocket::bind("127.0.0.1:0").await?;
+    /// let client = UdpSocket::bind("127.0.0.1:0").await?;
+    /// client.connect(server.local_addr()?).await?;
+    /// assert_eq!(client.send(b"hello").await?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_send(cx, buf)).await
+    }
+
+    /// Receives a datagram from the peer. Returns its size.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, such as that one that was sent earlier was refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UdpSocket;
+    /// # futures::executor::block_on(async {
+    /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
+    /// client.connect(server.local_addr()?).await?;
+    /// server.send_to(b"hello", client.local_addr()?).await?;
+    /// let mut buffer = [0; 1500];
+    /// assert_eq!(client.recv(&mut buffer).await?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_recv(cx, buf)).await
+    }
+
+    /// Sends a datagram to an address; to the first, if there are several. Returns its size.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and those of looking up the name.
+    ///
+    /// # Examples
+    ///
+    /// See [`UdpSocket`].
+    pub async fn send_to(&self, buf: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
+        let target = target.resolve().await?.next().ok_or_else(no_address)?;
+        poll_fn(|cx| self.poll_send_to(cx, buf, target)).await
+    }
+
+    /// Receives a datagram. Returns its size, and who sent it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`UdpSocket`].
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        poll_fn(|cx| self.poll_recv_from(cx, buf)).await
+    }
+
+    /// Looks at the next datagram from the peer, without taking it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UdpSocket;
+    /// # futures::executor::block_on(async {
+    /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # client.connect(server.local_addr()?).await?;
+    /// server.send_to(b"hello", client.local_addr()?).await?;
+    /// let mut buffer = [0; 1500];
+    /// assert_eq!(client.peek(&mut buffer).await?, 5);
+    /// assert_eq!(client.recv(&mut buffer).await?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_peek(cx, buf)).await
+    }
+
+    /// Looks at the next datagram and who sent it, without taking it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UdpSocket;
+    /// # futures::executor::block_on(async {
+    /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
+    /// client.send_to(b"hello", server.local_addr()?).await?;
+    /// let mut buffer = [0; 1500];
+    /// assert_eq!(server.peek_from(&mut buffer).await?, (5, client.local_addr()?));
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        poll_fn(|cx| self.poll_peek_from(cx, buf)).await
+    }
+
+    /// Waits until there may be a datagram, or an error.
+    ///
+    /// Once a `try_` method has said that it would block, this waits until something has come. Until then it may be ready
+    /// without cause.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UdpSocket;
+    /// # use std::io::ErrorKind;
+    /// # futures::executor::block_on(async {
+    /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
+    /// client.send_to(b"hello", server.local_addr()?).await?;
+    /// let mut buffer = [0; 1500];
+    /// let size = loop {
+    ///     server.readable().await?;
+    ///     match server.try_recv(&mut buffer) {
+    ///         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+    ///         result => break result?,
+    ///     }
+    /// };
+    /// assert_eq!(size, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn readable(&self) -> io::Result<()> {
+        socket::ready(&self.0, Direction::Read).await
+    }
+
+    /// Waits until there may be room to send, or an error.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UdpSocket;
+    /// # futures::executor::block_on(async {
+    /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
+    /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
+    /// client.writable().await?;
+    /// client.try_send_to(b"hello", server.local_addr()?)?;
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn writable(&self) -> io::Result<()> {
+        socket::ready(&self.0, Direction::Write).await
+    }
+
+    /// Takes a socket of std, and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and if there is no runtime yet those of starting one.
+    ///
+    /// # Examples
+    ///
+    /// See [`into_std`](Self::into_std).
+    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
+        Ok(Self(Async::new(socket)?))
+    }
+
+    /// Turns it into a socket of std, which stays non-blocking: see
+    /// [`set_nonblocking`](std::net::UdpSocket::set_nonblocking).
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::net::UdpSocket;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let socket = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+    /// let socket: std::net::UdpSocket = socket.into_std()?;
+    /// socket.set_nonblocking(false)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_std(self) -> io::Result<std::net::UdpSocket> {
+        Ok(self.0.into_inner())
+    }
+}

@@ -1,0 +1,121 @@
+//! A Unix socket for datagrams, polled and tried.
+
+use super::socket::{poll_ready, try_io};
+use super::{UnixDatagram, unix_addr};
+use crate::source::Direction::{Read, Write};
+use giveway_budget::poll_proceed;
+use std::io;
+use std::os::unix::net::SocketAddr;
+use std::path::Path;
+use std::task::{Context, Poll, ready};
+
+/// The asynchronous methods, to be polled. Every task that polls is woken.
+impl UnixDatagram {
+    /// [`send`](Self::send), to be polled.
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_io(Write, cx, |socket| socket.send(buf))
+    }
+
+    /// [`recv`](Self::recv), to be polled.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_io(Read, cx, |socket| socket.recv(buf))
+    }
+
+    /// [`recv_from`](Self::recv_from), to be polled.
+    pub fn poll_recv_from(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {
+        self.0.poll_io(Read, cx, |socket| socket.recv_from(buf))
+    }
+
+    /// [`readable`](Self::readable), to be polled.
+    pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_ready(&self.0, Read, cx)
+    }
+
+    /// [`writable`](Self::writable), to be polled.
+    pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        poll_ready(&self.0, Write, cx)
+    }
+
+    /// Tries once, and spends an operation if that did anything.
+    pub(crate) fn poll_try_send_to(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+        target: &SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        let spent = ready!(poll_proceed(cx));
+        let sent = self.0.get_ref().send_to_addr(buf, target);
+        if !sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            spent.made_progress();
+        }
+        Poll::Ready(sent)
+    }
+}
+
+/// The asynchronous methods, tried once.
+impl UnixDatagram {
+    /// Sends a datagram to the peer, now.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of [`send`](Self::send).
+    ///
+    /// # Examples
+    ///
+    /// See [`writable`](Self::writable).
+    pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
+        try_io(&self.0, Write, |socket| socket.send(buf))
+    }
+
+    /// Receives a datagram, now.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`recv`](Self::recv).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// # use std::io::ErrorKind;
+    /// let (here, _there) = UnixDatagram::pair()?;
+    /// assert_eq!(here.try_recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        try_io(&self.0, Read, |socket| socket.recv(buf))
+    }
+
+    /// Sends a datagram to the socket at a path, now.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of [`send_to`](Self::send_to), which also
+    /// says why [`writable`](Self::writable) is then of no use.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// let nobody = std::env::temp_dir().join("giveway-doc-nobody");
+    /// assert!(UnixDatagram::unbound()?.try_send_to(b"hello", nobody).is_err());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_send_to(&self, buf: &[u8], target: impl AsRef<Path>) -> io::Result<usize> {
+        let target = unix_addr::of_path(target.as_ref())?;
+        try_io(&self.0, Write, |socket| socket.send_to_addr(buf, &target))
+    }
+
+    /// Receives a datagram, now. Returns its size, and who sent it.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`recv_from`](Self::recv_from).
+    ///
+    /// # Examples
+    ///
+    /// See [`try_recv`](Self::try_recv).
+    pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        try_io(&self.0, Read, |socket| socket.recv_from(buf))
+    }
+}

@@ -1,0 +1,199 @@
+//! Accepting connections on a Unix socket.
+
+use super::socket::{self, descriptor};
+use super::{UnixStream, unix_addr};
+use crate::Async;
+use crate::source::Direction;
+use futures_core::Stream;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::{self, SocketAddr};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// A Unix socket that accepts connections.
+///
+/// Dropping it leaves its file behind, as everywhere.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use giveway_io::net::{UnixListener, UnixStream};
+///
+/// # futures::executor::block_on(async {
+/// # let directory = std::env::temp_dir().join(format!("giveway-doc-listener-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// let path = directory.join("socket");
+/// let listener = UnixListener::bind(&path)?;
+/// let mut client = UnixStream::connect(&path).await?;
+/// client.write_all(b"hello").await?;
+///
+/// let (mut server, _) = listener.accept().await?;
+/// let mut buffer = [0; 5];
+/// server.read_exact(&mut buffer).await?;
+/// assert_eq!(&buffer, b"hello");
+/// # std::fs::remove_dir_all(&directory)?;
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+pub struct UnixListener(Async<net::UnixListener>);
+
+descriptor!(UnixListener, net::UnixListener);
+
+impl UnixListener {
+    /// Listens at a path. On Linux a path that begins with a zero byte is a name without a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) also if only the file is there, and nobody listens.
+    ///
+    /// # Examples
+    ///
+    /// See [`UnixListener`].
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::bind_addr(&unix_addr::of_path(path.as_ref())?)
+    }
+
+    /// Listens at an address.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`bind`](Self::bind).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(target_os = "linux")] {
+    /// use giveway_io::net::UnixListener;
+    /// use std::os::linux::net::SocketAddrExt;
+    /// use std::os::unix::net::SocketAddr;
+    ///
+    /// # let name = format!("giveway-doc-{}", std::process::id());
+    /// let addr = SocketAddr::from_abstract_name(&name).unwrap();
+    /// let listener = UnixListener::bind_addr(&addr).unwrap();
+    /// assert_eq!(listener.local_addr().unwrap().as_abstract_name(), Some(name.as_bytes()));
+    /// # }
+    /// ```
+    pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
+        Self::from_std(net::UnixListener::bind_addr(addr)?)
+    }
+
+    /// Accepts a connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. No descriptors left says nothing of the listener: it can be asked again, and the connection is
+    /// still there. Wait a while before that, for it is ready at once.
+    ///
+    /// # Cancel safety
+    ///
+    /// No connection is lost.
+    ///
+    /// # Examples
+    ///
+    /// See [`UnixListener`].
+    pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// [`accept`](Self::accept), to be polled. Every task that polls is woken.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
+        let accepted = ready!(self.0.poll_io(Direction::Read, cx, |listener| socket::accept(listener.as_fd())));
+        Poll::Ready(accepted.and_then(|(fd, peer)| {
+            let stream = fd.into();
+            let peer = unix_addr::of_peer(peer, &stream)?;
+            Ok((UnixStream(Async::of_nonblocking(stream)?), peer))
+        }))
+    }
+
+    /// The connections as a stream. It never ends; an error is an item like others, see [`accept`](Self::accept).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use giveway_io::net::{UnixListener, UnixStream};
+    ///
+    /// # futures::executor::block_on(async {
+    /// # let directory = std::env::temp_dir().join(format!("giveway-doc-incoming-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let path = directory.join("socket");
+    /// let listener = UnixListener::bind(&path)?;
+    /// let client = UnixStream::connect(&path).await?;
+    /// let mut incoming = listener.incoming();
+    /// let server = incoming.next().await.unwrap()?;
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming(self)
+    }
+
+    /// The address it listens at.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`bind_addr`](Self::bind_addr).
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get_ref().local_addr()
+    }
+
+    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it is asked.
+    ///
+    /// # Examples
+    ///
+    /// See [`UnixStream::take_error`].
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.0.get_ref().take_error()
+    }
+
+    /// Takes a listener of std, and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and if there is no runtime yet those of starting one.
+    ///
+    /// # Examples
+    ///
+    /// See [`UnixStream::into_std`].
+    pub fn from_std(listener: net::UnixListener) -> io::Result<Self> {
+        Ok(Self(Async::new(listener)?))
+    }
+
+    /// Turns it into a listener of std, which stays non-blocking: see
+    /// [`set_nonblocking`](net::UnixListener::set_nonblocking).
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Examples
+    ///
+    /// See [`UnixStream::into_std`].
+    pub fn into_std(self) -> io::Result<net::UnixListener> {
+        Ok(self.0.into_inner())
+    }
+}
+
+/// The connections that a [`UnixListener`] accepts, see [`UnixListener::incoming`].
+#[derive(Debug)]
+#[must_use = "a stream does nothing unless it is polled"]
+pub struct Incoming<'a>(&'a UnixListener);
+
+impl Stream for Incoming<'_> {
+    type Item = io::Result<UnixStream>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_accept(cx).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+    }
+}

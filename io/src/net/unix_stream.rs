@@ -1,0 +1,370 @@
+//! A connection over a Unix socket.
+
+use super::bytes::{self, async_stream};
+use super::socket::{self, descriptor};
+use super::split::sealed::Stream;
+use super::{split, split_owned, unix};
+use crate::Async;
+use crate::source::Direction;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::Shutdown;
+use std::os::unix::net::{self, SocketAddr};
+use std::task::{Context, Poll};
+
+/// A connection over a Unix socket. What [`TcpStream`](super::TcpStream) says of reading, writing, splitting and closing
+/// holds here too.
+///
+/// # Cancel safety
+///
+/// A single read or write that is dropped before it is ready has done nothing. Those that are many, such as `read_exact`
+/// or `write_all`, may have done a part.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use giveway_io::net::UnixStream;
+///
+/// # futures::executor::block_on(async {
+/// let (mut here, mut there) = UnixStream::pair()?;
+/// here.write_all(b"hello").await?;
+/// here.close().await?;
+/// let mut text = String::new();
+/// there.read_to_string(&mut text).await?;
+/// assert_eq!(text, "hello");
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+pub struct UnixStream(pub(crate) Async<net::UnixStream>);
+
+descriptor!(UnixStream, net::UnixStream);
+async_stream!(UnixStream, &UnixStream);
+
+impl UnixStream {
+    /// Two streams that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and if there is no runtime yet those of starting one.
+    ///
+    /// # Examples
+    ///
+    /// See [`UnixStream`].
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (here, there) = net::UnixStream::pair()?;
+        Ok((Self::from_std(here)?, Self::from_std(there)?))
+    }
+
+    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::UnixStream;
+    /// # futures::executor::block_on(async {
+    /// let (mut here, there) = UnixStream::pair()?;
+    /// here.write_all(b"hello").await?;
+    /// assert_eq!(there.peek(&mut [0; 3]).await?, 3);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_peek(cx, buf)).await
+    }
+
+    /// [`peek`](Self::peek), to be polled.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        bytes::poll_peek(&self.0, cx, buf)
+    }
+
+    /// Waits until there may be something to read: data, the end, or an error.
+    ///
+    /// Once [`try_read`](Self::try_read) has said that it would block, this waits until something has come. Until then it
+    /// may be ready without cause.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: what was ready is ready for the next who asks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::UnixStream;
+    /// # futures::executor::block_on(async {
+    /// let (mut here, there) = UnixStream::pair()?;
+    /// here.write_all(b"hello").await?;
+    /// there.readable().await?;
+    /// assert_eq!(there.try_read(&mut [0; 16])?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub async fn readable(&self) -> io::Result<()> {
+        socket::ready(&self.0, Direction::Read).await
+    }
+
+    /// [`readable`](Self::readable), to be polled.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        socket::poll_ready(&self.0, Direction::Read, cx)
+    }
+
+    /// Reads what is there, now. Zero is the end of the stream, or that the buffer is empty.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixStream;
+    /// # use std::io::ErrorKind;
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, _there) = UnixStream::pair()?;
+    /// assert_eq!(here.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        bytes::try_read(&self.0, buf)
+    }
+
+    /// Reads what is there into several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored).
+    pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        bytes::try_read_vectored(&self.0, bufs)
+    }
+
+    /// Waits until there may be room to write, or an error.
+    ///
+    /// Once [`try_write`](Self::try_write) has said that it would block, this waits until there is room again. Until then
+    /// it may be ready without cause.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost: what was ready is ready for the next who asks.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::writable`](super::TcpStream::writable).
+    pub async fn writable(&self) -> io::Result<()> {
+        socket::ready(&self.0, Direction::Write).await
+    }
+
+    /// [`writable`](Self::writable), to be polled.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        socket::poll_ready(&self.0, Direction::Write, cx)
+    }
+
+    /// Writes as much as there is room for, now.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixStream;
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, _there) = UnixStream::pair()?;
+    /// assert_eq!(here.try_write(b"hello")?, 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        bytes::try_write(&self.0, buf)
+    }
+
+    /// Writes as much as there is room for from several buffers, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
+    ///
+    /// # Examples
+    ///
+    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored).
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        bytes::try_write_vectored(&self.0, bufs)
+    }
+
+    /// Shuts down one direction or both. Whoever waits for it is woken.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. That the peer has gone before is none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncReadExt;
+    /// # use giveway_io::net::UnixStream;
+    /// # use std::net::Shutdown;
+    /// # futures::executor::block_on(async {
+    /// let (here, mut there) = UnixStream::pair()?;
+    /// here.shutdown(Shutdown::Write)?;
+    /// assert_eq!(there.read(&mut [0]).await?, 0);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        bytes::shutdown(&self.0, how)
+    }
+
+    /// The two directions, to be used at once within one task. Costs nothing.
+    ///
+    /// Where `futures::AsyncReadExt` is in scope, `stream.split()` is that trait's, which takes the stream and has a lock.
+    /// There write `UnixStream::split(&mut stream)`.
+    ///
+    /// # Examples
+    ///
+    /// See [`ReadHalf`](super::ReadHalf).
+    pub fn split(&mut self) -> (unix::ReadHalf<'_>, unix::WriteHalf<'_>) {
+        (split::ReadHalf(self), split::WriteHalf(self))
+    }
+
+    /// The two directions, to be used by two tasks. Costs an allocation. Dropping the half that writes shuts down writing.
+    ///
+    /// # Examples
+    ///
+    /// See [`OwnedReadHalf`](super::OwnedReadHalf).
+    pub fn into_split(self) -> (unix::OwnedReadHalf, unix::OwnedWriteHalf) {
+        split_owned::split(self)
+    }
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixStream;
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, _there) = UnixStream::pair()?;
+    /// assert!(here.local_addr()?.is_unnamed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get_ref().local_addr()
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixStream;
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, _there) = UnixStream::pair()?;
+    /// assert!(here.peer_addr()?.is_unnamed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get_ref().peer_addr()
+    }
+
+    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, when it is asked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixStream;
+    /// # fn main() -> std::io::Result<()> {
+    /// let (here, _there) = UnixStream::pair()?;
+    /// assert!(here.take_error()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.0.get_ref().take_error()
+    }
+
+    /// Takes a stream of std, and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and if there is no runtime yet those of starting one.
+    ///
+    /// # Examples
+    ///
+    /// See [`into_std`](Self::into_std).
+    pub fn from_std(stream: net::UnixStream) -> io::Result<Self> {
+        Ok(Self(Async::new(stream)?))
+    }
+
+    /// Turns it into a stream of std, which stays non-blocking: see
+    /// [`set_nonblocking`](net::UnixStream::set_nonblocking).
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::net::UnixStream;
+    /// use std::os::unix::net;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let stream = UnixStream::from_std(net::UnixStream::pair()?.0)?;
+    /// let stream: net::UnixStream = stream.into_std()?;
+    /// stream.set_nonblocking(false)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_std(self) -> io::Result<net::UnixStream> {
+        Ok(self.0.into_inner())
+    }
+}
+
+impl Stream for UnixStream {
+    type Inner = net::UnixStream;
+    type Address = SocketAddr;
+
+    fn socket(&self) -> &Async<Self::Inner> {
+        &self.0
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.peer_addr()
+    }
+}

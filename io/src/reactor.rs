@@ -1,0 +1,222 @@
+//! The reactor: waits for file descriptors and timers on behalf of everybody.
+//!
+//! It has no thread. Whoever has nothing better to do takes a *turn*: one system call that asks the kernel, without
+//! waiting or with, and then hands out the wakers of whatever is ready or due. One thread at a time: the others find
+//! it taken and go on. A thread that blocks in its turn can be called back ([`Reactor::notify`]).
+//!
+//! On Linux a turn waits on `polling`'s epoll descriptor directly, with an eventfd of our own in edge mode to be called
+//! back by: one system call. `Poller::wait` makes five, to arm a timer and its own eventfd anew each time. It is the
+//! portable way, and is used elsewhere (and with the feature `portable`).
+
+use crate::source::{Direction, Source};
+use crate::sys::{Events, Waiter};
+use crate::timer::{Key, NEVER, Shard};
+use crossbeam_utils::CachePadded;
+use slab::Slab;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Waits for file descriptors and timers.
+pub struct Reactor {
+    waiter: Waiter,
+    // Held by whoever takes a turn.
+    turn: Mutex<Events>,
+    sources: Mutex<Slab<Arc<Source>>>,
+    // How many there are, to know without the lock whether the kernel has to be asked.
+    registered: AtomicUsize,
+    shards: Box<[Arc<CachePadded<Shard>>]>,
+    // Until when the thread that has the turn blocks; zero if it does not. Written by that thread.
+    blocked_until: CachePadded<AtomicU64>,
+    // When the kernel was asked last.
+    looked_at: AtomicU64,
+    epoch: Instant,
+}
+
+/// How long a turn may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Looks and returns.
+    Not,
+    /// Until something is ready or due, or somebody calls back.
+    Block,
+}
+
+impl Reactor {
+    /// A reactor whose timers are spread over so many shards, and one more for whoever has none.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it refuses a descriptor.
+    pub fn new(shards: usize) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            waiter: Waiter::new()?,
+            turn: Mutex::new(Events::new()),
+            sources: Mutex::new(Slab::new()),
+            registered: AtomicUsize::new(0),
+            shards: (0..=shards).map(|_| Arc::new(CachePadded::new(Shard::new()))).collect(),
+            blocked_until: CachePadded::new(AtomicU64::new(0)),
+            looked_at: AtomicU64::new(0),
+            epoch: Instant::now(),
+        }))
+    }
+
+    /// The reactor's clock.
+    pub(crate) fn time_of(&self, instant: Instant) -> u64 {
+        instant.saturating_duration_since(self.epoch).as_nanos().try_into().unwrap_or(NEVER - 1)
+    }
+
+    fn now(&self) -> u64 {
+        self.time_of(Instant::now())
+    }
+
+    /// Whether anything is registered that a turn could find.
+    #[inline]
+    pub fn has_sources(&self) -> bool {
+        // Ordering: relaxed; who registered something takes part in a turn himself, or is woken by one.
+        self.registered.load(Relaxed) != 0
+    }
+
+    /// When the first timer may be due.
+    pub fn next_timer(&self) -> Option<Instant> {
+        let earliest = self.earliest();
+        (earliest != NEVER).then(|| self.epoch + Duration::from_nanos(earliest))
+    }
+
+    fn earliest(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.earliest()).min().unwrap_or(NEVER)
+    }
+
+    /// Whether a timer may be pending.
+    #[inline]
+    pub fn has_timers(&self) -> bool {
+        self.shards.iter().any(|shard| shard.earliest() != NEVER)
+    }
+
+    /// How long ago the kernel was asked last.
+    pub fn last_look(&self) -> Duration {
+        Duration::from_nanos(self.now().saturating_sub(self.looked_at.load(Relaxed)))
+    }
+
+    /// Takes a turn, unless somebody else has it. Adds whom to wake to `woken`; the caller wakes them, with no lock held.
+    /// False if somebody else has the turn.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, other than that it was interrupted.
+    pub fn turn(&self, wait: Wait, woken: &mut Vec<Waker>) -> io::Result<bool> {
+        let mut events = match self.turn.try_lock() {
+            Ok(events) => events,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        let result = match wait {
+            Wait::Not if self.has_sources() => self.waiter.wait(&mut events, Some(Duration::ZERO)),
+            Wait::Not => Ok(()),
+            Wait::Block => self.block(&mut events),
+        };
+        let now = self.now();
+        self.looked_at.store(now, Relaxed);
+        let result = result.map(|()| self.dispatch(&mut events, woken));
+        drop(events);
+        self.shards.iter().for_each(|shard| shard.fire(now, woken));
+        result.map(|()| true)
+    }
+
+    fn block(&self, events: &mut Events) -> io::Result<()> {
+        let until = self.earliest();
+        self.blocked_until.store(until, Relaxed);
+        // Ordering: SeqCst fence, partner of the one in `Shard::insert`. A timer that is added while we go to sleep sees
+        // until when we mean to, or we see the timer.
+        fence(SeqCst);
+        let until = self.earliest();
+        let timeout = match until {
+            NEVER => None,
+            until => Some(Duration::from_nanos(until.saturating_sub(self.now()))),
+        };
+        let result = self.waiter.wait(events, timeout);
+        self.blocked_until.store(0, Relaxed);
+        result
+    }
+
+    fn dispatch(&self, events: &mut Events, woken: &mut Vec<Waker>) {
+        if events.is_empty() {
+            return;
+        }
+        let sources = self.lock_sources();
+        for event in events.drain() {
+            // Gone already; or another by now, which then tries once in vain.
+            let Some(source) = sources.get(event.key) else { continue };
+            if event.readable {
+                source.set_ready(Direction::Read, woken);
+            }
+            if event.writable {
+                source.set_ready(Direction::Write, woken);
+            }
+        }
+    }
+
+    /// Ends the turn of a thread that blocks in it, or the next one that is about to.
+    pub fn notify(&self) {
+        self.waiter.notify();
+    }
+
+    fn lock_sources(&self) -> MutexGuard<'_, Slab<Arc<Source>>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a descriptor, which must stay open until it is deregistered.
+    pub(crate) fn register(&self, fd: BorrowedFd<'_>) -> io::Result<(usize, Arc<Source>)> {
+        let source = Arc::new(Source::new());
+        let key = self.lock_sources().insert(source.clone());
+        self.registered.fetch_add(1, Relaxed);
+        match self.waiter.add(fd, key) {
+            Ok(()) => Ok((key, source)),
+            Err(error) => {
+                self.forget(key);
+                Err(error)
+            }
+        }
+    }
+
+    /// Deregisters a descriptor.
+    pub(crate) fn deregister(&self, fd: BorrowedFd<'_>, key: usize) {
+        // Fails only for a descriptor that the user has closed behind our back, and then it is not registered.
+        let _closed = self.waiter.delete(fd);
+        self.forget(key);
+    }
+
+    fn forget(&self, key: usize) {
+        let source = self.lock_sources().remove(key);
+        self.registered.fetch_sub(1, Relaxed);
+        drop(source);
+    }
+
+    /// The shard of timers with this number; the last one if there are fewer.
+    pub(crate) fn shard(&self, index: usize) -> &Arc<CachePadded<Shard>> {
+        &self.shards[index.min(self.shards.len() - 1)]
+    }
+
+    /// Adds a timer to a shard of this reactor.
+    pub(crate) fn insert_timer(&self, shard: &Shard, deadline: u64, waker: &Waker) -> Key {
+        let (key, first) = shard.insert(deadline, waker);
+        if first && deadline < self.blocked_until.load(Relaxed) {
+            self.notify();
+        }
+        key
+    }
+}
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor").field("sources", &self.registered.load(Relaxed)).finish_non_exhaustive()
+    }
+}

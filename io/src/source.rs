@@ -1,0 +1,161 @@
+//! One registered file descriptor: what is known of its readiness, and who waits for it.
+//!
+//! The poller reports edges: once, when a direction becomes ready. So readiness is kept here until an operation finds out
+//! that it is over. A direction is one word: a bit that says ready, and above it a tick that every event advances. Who
+//! finds the descriptor not ready after all clears the bit only if the tick is still the one it saw: an event that came
+//! in between is not wiped out. The tick has 63 bits, and the word is compared whole (tokio 6133, PR 6134 and 8331 are
+//! about a tick that was cut short; each direction has its own, tokio PR 8221).
+
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use std::task::{Context, Poll, Waker};
+
+/// Reading or writing. Accepting and receiving read; connecting and sending write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// What a direction looked like at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen(u64);
+
+const READY: u64 = 1;
+const TICK: u64 = 2;
+
+impl Seen {
+    pub(crate) fn is_ready(self) -> bool {
+        self.0 & READY != 0
+    }
+}
+
+#[derive(Debug, Default)]
+struct Half {
+    state: AtomicU64,
+    // Everybody who waits, each once. Taken as a whole by every event: who still wants something comes again. So nobody's
+    // place can be lost to another (smol PR 170), and a future that is dropped leaves a waker that is woken once in vain.
+    waiting: Mutex<Vec<Waker>>,
+}
+
+/// A registered file descriptor.
+#[derive(Debug)]
+pub(crate) struct Source {
+    halves: [Half; 2],
+}
+
+impl Source {
+    /// Ready in both directions as far as anybody knows: the first operation tries, and finds out.
+    pub(crate) fn new() -> Self {
+        let half = || Half { state: AtomicU64::new(READY), waiting: Mutex::default() };
+        Self { halves: [half(), half()] }
+    }
+
+    fn half(&self, direction: Direction) -> &Half {
+        &self.halves[direction as usize]
+    }
+
+    pub(crate) fn look(&self, direction: Direction) -> Seen {
+        // Ordering: acquire, partner of the RMW in `set_ready`. The kernel orders what we then read from the descriptor.
+        Seen(self.half(direction).state.load(Acquire))
+    }
+
+    /// An operation found the descriptor not ready, after it had seen it so.
+    pub(crate) fn clear(&self, direction: Direction, seen: Seen) {
+        // Ordering: relaxed on failure: an event came in between, and the caller looks again.
+        let _newer = self.half(direction).state.compare_exchange(seen.0, seen.0 & !READY, AcqRel, Relaxed);
+    }
+
+    /// An event: the direction is ready. Adds those who wait for it to `woken`.
+    pub(crate) fn set_ready(&self, direction: Direction, woken: &mut Vec<Waker>) {
+        let half = self.half(direction);
+        // Ordering: AcqRel, partner of `look`. It comes before the lock is taken: see `poll_ready`.
+        let _before = half.state.fetch_update(AcqRel, Relaxed, |state| Some((state | READY) + TICK));
+        woken.append(&mut lock(&half.waiting));
+    }
+
+    /// Waits until the direction is ready, or was a moment ago.
+    pub(crate) fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Seen> {
+        let seen = self.look(direction);
+        if seen.is_ready() {
+            return Poll::Ready(seen);
+        }
+        let half = self.half(direction);
+        let mut waiting = lock(&half.waiting);
+        // Once more, under the lock. An event sets the bit first and takes the list second: if its bit is not there yet,
+        // it has yet to take the list, with us in it.
+        let seen = self.look(direction);
+        if seen.is_ready() {
+            return Poll::Ready(seen);
+        }
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            // Almost always it is one task.
+            waiting.reserve_exact(1);
+            waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // No user code runs under it but the clone of a waker; one that panics leaves the list whole.
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{Read, Write};
+
+    #[test]
+    fn readiness_stays_until_an_operation_finds_it_over() {
+        let source = Source::new();
+        let seen = source.look(Read);
+        assert!(seen.is_ready());
+        source.clear(Read, seen);
+        assert!(!source.look(Read).is_ready());
+        assert!(source.look(Write).is_ready(), "the other direction has its own");
+        source.set_ready(Read, &mut Vec::new());
+        assert!(source.look(Read).is_ready());
+    }
+
+    /// tokio 6133, PR 6134, PR 8331: a truncated tick let an old look clear newer readiness.
+    #[test]
+    fn an_old_look_does_not_clear_newer_readiness() {
+        let source = Source::new();
+        for events in [1_u32, 2, 255, 256, 65_536, 1 << 20] {
+            let seen = source.look(Read);
+            (0..events).for_each(|_| source.set_ready(Read, &mut Vec::new()));
+            source.clear(Read, seen);
+            assert!(source.look(Read).is_ready(), "after {events} events");
+        }
+    }
+
+    /// smol PR 170: with two tasks waiting on one source the wake-up of one was lost.
+    #[test]
+    fn everybody_who_waits_is_woken_and_each_once() {
+        let source = Source::new();
+        source.clear(Read, source.look(Read));
+        let waker = || std::task::Waker::from(std::sync::Arc::new(Nobody));
+        let (first, second) = (waker(), waker());
+        for _ in 0..3 {
+            for waker in [&first, &second] {
+                assert!(source.poll_ready(Read, &mut Context::from_waker(waker)).is_pending());
+            }
+        }
+        let mut woken = Vec::new();
+        source.set_ready(Write, &mut woken);
+        assert!(woken.is_empty(), "they wait to read");
+        source.set_ready(Read, &mut woken);
+        assert_eq!(woken.len(), 2);
+        assert!(woken[0].will_wake(&first) && woken[1].will_wake(&second));
+    }
+
+    struct Nobody;
+    impl std::task::Wake for Nobody {
+        fn wake(self: std::sync::Arc<Self>) {}
+    }
+}
