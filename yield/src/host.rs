@@ -230,17 +230,19 @@ fn ask_whether() -> bool {
     HOST.get().is_some_and(Host::work_waits)
 }
 
-/// Asks the host, if there is something to ask.
+/// Whether a yield point need not ask: somebody is idle, or nothing is new.
 #[inline]
-pub(crate) fn give_way() -> Option<Ticket> {
-    if somebody_idle() || SIGNS.get().nothing_new() {
-        return None;
-    }
-    ask()
+pub(crate) fn need_not_ask() -> bool {
+    somebody_idle() || SIGNS.get().nothing_new()
 }
 
-#[cold]
-fn ask() -> Option<Ticket> {
+/// Asks the host, if there is something to ask.
+pub(crate) fn give_way() -> Option<Ticket> {
+    if need_not_ask() { None } else { ask() }
+}
+
+/// Asks the host.
+pub(crate) fn ask() -> Option<Ticket> {
     IDLE.set(SIGNS.get().idle);
     HOST.get()?.give_way()
 }

@@ -96,25 +96,31 @@ impl Future for YieldNowIfBusy {
     // Inlined into the caller's loop. What it costs there when a worker is idle: a thread-local read, a load, a compare.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(waiting) = self.waiting {
-            return self.poll_again(waiting, cx);
+        if self.waiting.is_none() && host::need_not_ask() {
+            return Poll::Ready(());
         }
-        match host::give_way() {
-            None => Poll::Ready(()),
-            Some(ticket) => self.wait(Waiting { ticket, tries: 1 }, cx),
-        }
+        self.poll_slowly(cx)
     }
 }
 
 impl YieldNowIfBusy {
     #[cold]
+    fn poll_slowly(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if let Some(waiting) = self.waiting {
+            return self.poll_again(waiting, cx);
+        }
+        match host::ask() {
+            None => Poll::Ready(()),
+            Some(ticket) => self.wait(Waiting { ticket, tries: 1 }, cx),
+        }
+    }
+
     fn wait(&mut self, waiting: Waiting, cx: &Context<'_>) -> Poll<()> {
         self.waiting = Some(waiting);
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    #[cold]
     fn poll_again(&mut self, Waiting { ticket, tries }: Waiting, cx: &Context<'_>) -> Poll<()> {
         self.waiting = None;
         // Polled again before its task has returned, it asks again: the task is still to give way.
