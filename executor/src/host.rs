@@ -124,14 +124,15 @@ impl Host for Worker {
     }
 
     fn work_waits(&self) -> bool {
-        !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), || self.shared().now())
+        !self.somebody_idle()
+            && self.shared().scheduler.would_give_way(self.core(), || self.shared().now(), || _ = self.poll_io())
     }
 
     fn give_way(&self) -> Option<Ticket> {
         if self.somebody_idle() {
             return None;
         }
-        let way = self.shared().scheduler.yield_point(self.core(), || self.shared().now())?;
+        let way = self.shared().scheduler.yield_point(self.core(), || self.shared().now(), || _ = self.poll_io())?;
         self.core().manners().ask(way);
         Some(self.ticket())
     }

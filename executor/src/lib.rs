@@ -45,6 +45,7 @@
 mod block_on;
 mod fork;
 mod host;
+pub mod io;
 mod monitor;
 mod parker;
 mod registry;
@@ -58,6 +59,7 @@ mod worker;
 mod models;
 
 pub use giveway_budget as budget;
+pub use giveway_io::{net, time};
 pub use host::{should_yield, yield_now_if_busy};
 pub use runtime::{
     Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask, TaskPanic, block_on,

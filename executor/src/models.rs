@@ -68,6 +68,12 @@ impl Runtime {
         assert_eq!(self.idle.announce(|| self.polite.interrupt_some()), None);
     }
 
+    /// Parks a worker until it is woken.
+    fn park(&self, worker: usize) -> bool {
+        self.parkers[worker].park();
+        false
+    }
+
     fn arm_and_look(&self, core: usize) -> bool {
         self.polite.arm(core);
         !self.queue.is_empty()
@@ -85,7 +91,7 @@ impl Runtime {
         let mut searching = self.idle.try_start_search();
         while !self.queue.take() {
             let look_again = |counted_out| counted_out == CountedOut::LookAgain && !self.queue.is_empty();
-            self.idle.sleep(worker, searching, look_again, || self.parkers[worker].park());
+            self.idle.sleep(worker, searching, look_again, || self.park(worker));
             searching = true;
         }
         if searching && let Some(worker) = self.idle.found_work(|| !self.queue.is_empty(), || ()) {
@@ -182,7 +188,7 @@ fn shutdown_against_wake() {
                 registered.store(0, Relaxed);
                 continue;
             }
-            runtime.idle.sleep(0, false, |_| !runtime.queue.is_empty(), || runtime.parkers[0].park());
+            runtime.idle.sleep(0, false, |_| !runtime.queue.is_empty(), || runtime.park(0));
             runtime.idle.abandon_search();
         }
         waker.join().unwrap();
@@ -245,7 +251,7 @@ fn shutdown_against_sleep() {
         let mut searching = false;
         while gate.phase() == Phase::Open {
             let look_again = |_| gate.phase() != Phase::Open;
-            runtime.idle.sleep(0, searching, look_again, || runtime.parkers[0].park());
+            runtime.idle.sleep(0, searching, look_again, || runtime.park(0));
             searching = true;
         }
         closer.join().unwrap();
@@ -371,10 +377,34 @@ fn yield_against_sleep() {
         let mut searching = runtime.idle.try_start_search();
         while runtime.yielded.take().is_none() {
             let look_again = |counted_out| counted_out == CountedOut::LookAgain && !runtime.yielded.is_empty();
-            runtime.idle.sleep(0, searching, look_again, || runtime.parkers[0].park());
+            runtime.idle.sleep(0, searching, look_again, || runtime.park(0));
             searching = true;
         }
         yielder.join().unwrap();
+    });
+}
+
+/// A worker goes to wait in the reactor, finds that taken, and parks, while another thread wakes it: it wakes, wherever it
+/// was.
+///
+/// Red (deadlock) without the fence in `park_elsewhere`, and without the one in `unpark_from`. (That `take_token` releases
+/// goes unnoticed: loom's fences are stronger than the standard's.)
+#[test]
+fn park_elsewhere_against_unpark() {
+    model(|| {
+        let state = Arc::new((Parker::new(), Parker::new()));
+        let (parker, reactor) = &*state;
+        parker.bind();
+        reactor.bind();
+        let waker = thread::spawn({
+            let state = state.clone();
+            move || state.0.unpark_from(|| state.1.unpark())
+        });
+        // As in `Worker::wait`: blocks there, and is called back or finds its token.
+        parker.park_elsewhere(|| reactor.park());
+        parker.park();
+        // Not joined: an `unpark` that comes late would end a join too early, under loom.
+        drop(waker);
     });
 }
 

@@ -9,13 +9,17 @@
 //!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
 //!   so does an abort.
 //!
+//! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
+//!
 //! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever takes a worker out of the idle set then wakes
 //! the monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
 
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
+use giveway_io::driver::Wait;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How often the monitor looks while a worker is idle and could take over.
@@ -23,6 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 /// How often it looks while every worker is busy, so that there is nobody to hand a stuck task to.
 const LOOK_BUSY_EVERY: Duration = Duration::from_millis(10);
+
+/// How long the reactor may be left alone while every worker is busy or stuck.
+const LOOK_AT_IO_EVERY: Duration = Duration::from_millis(1);
 
 /// How long a poll may go on before it is asked to return.
 const SLICE: Duration = Duration::from_millis(10);
@@ -96,13 +103,32 @@ pub(crate) fn run(shared: &Shared) {
             quiet = 0;
             continue;
         }
-        let pause = if somebody_idle { LOOK_EVERY } else { LOOK_BUSY_EVERY };
+        let waits_for_io = shared.reactor.has_something();
+        if waits_for_io {
+            look_at_io(shared);
+        }
+        let pause = match somebody_idle {
+            true => LOOK_EVERY,
+            false if waits_for_io => LOOK_AT_IO_EVERY,
+            false => LOOK_BUSY_EVERY,
+        };
         monitor.parker.park_until(Instant::now() + pause);
     }
 }
 
 fn all_idle(shared: &Shared) -> bool {
     shared.scheduler.idle.counts().idle() == shared.workers()
+}
+
+/// Takes a turn at the reactor, if nobody else has for a while.
+fn look_at_io(shared: &Shared) {
+    if shared.reactor.last_look() < LOOK_AT_IO_EVERY {
+        return;
+    }
+    let mut ready = Vec::new();
+    // An error here is one of our own making, and the next turn that waits tells of it.
+    let _looked = shared.reactor.turn(Wait::Not, &mut ready);
+    ready.into_iter().for_each(Waker::wake);
 }
 
 /// The poll that a worker was in, and since when.

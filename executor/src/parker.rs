@@ -3,20 +3,22 @@
 //! A token of our own over the thread's parking place: `std::thread::park` may return for no reason, and user code
 //! may call it or `unpark` too, so neither its return nor its token means anything to us.
 
-use crate::sync::{AtomicBool, thread};
+use crate::sync::{AtomicBool, fence, thread};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::time::Instant;
 
 /// A place for one thread to park.
 pub(crate) struct Parker {
     thread: OnceLock<thread::Thread>,
     token: AtomicBool,
+    // The thread waits somewhere else for its token, and has to be called back from there. Written by that thread.
+    elsewhere: AtomicBool,
 }
 
 impl Parker {
     pub(crate) fn new() -> Self {
-        Self { thread: OnceLock::new(), token: AtomicBool::new(false) }
+        Self { thread: OnceLock::new(), token: AtomicBool::new(false), elsewhere: AtomicBool::new(false) }
     }
 
     /// Makes the calling thread the one that parks here. Called once, before anybody can know of it.
@@ -46,19 +48,43 @@ impl Parker {
         }
     }
 
-    fn take_token(&self) -> bool {
-        // Ordering: acquire, partner of the release in `unpark`: what the waker did before, we see after. A swap and
-        // not a load and a store: a token put in between must not be overwritten.
-        self.token.swap(false, Acquire)
+    /// Takes the token, if there is one.
+    pub(crate) fn take_token(&self) -> bool {
+        // Ordering: acquire, partner of the release in `unpark`: what the waker did before, we see after. Release: a waker
+        // whose token comes after this sees that we are not elsewhere any more. A swap and not a load and a store: a
+        // token put in between must not be overwritten.
+        self.token.swap(false, AcqRel)
+    }
+
+    /// Waits somewhere else, in `block`, unless there is a token. It may return for any reason, and takes no token.
+    pub(crate) fn park_elsewhere(&self, block: impl FnOnce()) {
+        self.elsewhere.store(true, Relaxed);
+        // Ordering: SeqCst fence, partner of the one in `unpark_from`: either the waker sees us elsewhere, and calls us
+        // back, or we see its token.
+        fence(SeqCst);
+        if !self.token.load(Relaxed) {
+            block();
+        }
+        self.elsewhere.store(false, Relaxed);
     }
 
     /// Leaves a token, and wakes the thread if it waits. Tokens do not add up.
     pub(crate) fn unpark(&self) {
+        self.unpark_from(|| unreachable!("this thread parks nowhere else"));
+    }
+
+    /// Leaves a token, and wakes the thread if it waits: with `call_back` if it waits elsewhere.
+    pub(crate) fn unpark_from(&self, call_back: impl FnOnce()) {
         // Ordering: the release half is the partner of `take_token`. The acquire half keeps a second waker in the
-        // same chain as the first, so that the thread sees the work of both.
-        if !self.token.swap(true, AcqRel)
-            && let Some(thread) = self.thread.get()
-        {
+        // same chain as the first, so that the thread sees the work of both; and shows where the thread is.
+        if self.token.swap(true, AcqRel) {
+            return;
+        }
+        // Ordering: SeqCst fence, partner of the one in `park_elsewhere`.
+        fence(SeqCst);
+        if self.elsewhere.load(Relaxed) {
+            call_back();
+        } else if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }

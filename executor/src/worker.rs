@@ -3,15 +3,17 @@
 //! The decisions are in `crate::sched`; here they meet a thread, its parking place and user code. The loop leaves
 //! when the runtime closes, and drops what is left: see `runtime/shutdown.md`.
 
-use crate::runtime::{PanicPolicy, Phase, Post, Shared, context, drop_injected};
-use crate::sched::{Announce, CountedOut, Local, SEARCH_ROUNDS, Source, Way, Yielded};
+use crate::runtime::{PanicPolicy, Phase, Post, Shared, context};
+use crate::sched::{Announce, CountedOut, INJECTOR_TICK, Local, SEARCH_ROUNDS, Source, Way, Yielded};
 use crate::task::{Id, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::{OPERATIONS, with_budget};
+use giveway_io::driver::Wait;
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
+use std::task::Waker;
 
 /// How long the last searcher waits between two of its rounds, in spin hints (some 30 ns each on current CPUs).
 ///
@@ -51,17 +53,28 @@ pub(crate) struct Worker {
     searching: Cell<bool>,
     // What the last poll left of its budget: a task from the slot goes on with it.
     budget_left: Cell<u8>,
+    // What a turn at the reactor found. Empty between two.
+    ready: RefCell<Vec<Waker>>,
 }
 
 /// The worker thread.
 pub(crate) fn run(shared: Arc<Shared>, core: Local<Runnable>) {
-    let worker = Worker { shared, core, searching: Cell::new(false), budget_left: Cell::new(OPERATIONS) };
+    let worker = Worker {
+        shared,
+        core,
+        searching: Cell::new(false),
+        budget_left: Cell::new(OPERATIONS),
+        ready: RefCell::new(Vec::new()),
+    };
     worker.post().parker.bind();
+    let reactor = worker.shared.reactor.clone();
     context::on_worker(&worker, || {
-        worker.with_yield_points(|| {
-            worker.shared.hooks.thread_started();
-            worker.run_tasks();
-            worker.drop_tasks();
+        giveway_io::driver::enter(&reactor, worker.index(), || {
+            worker.with_yield_points(|| {
+                worker.shared.hooks.thread_started();
+                worker.run_tasks();
+                worker.drop_tasks();
+            });
         });
     });
     // In the runtime, but not a worker any more: a task that the hook wakes must go to those that still are.
@@ -209,8 +222,17 @@ impl Worker {
 
     fn run_tasks(&self) {
         while self.shared.gate.phase() == Phase::Open {
+            if self.core.tick().is_multiple_of(INJECTOR_TICK) {
+                self.poll_io();
+            }
             // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
-            match self.next().or_else(|| self.resume()).or_else(|| self.search()).or_else(|| self.resume()) {
+            let found = self
+                .next()
+                .or_else(|| self.next_after_io())
+                .or_else(|| self.resume())
+                .or_else(|| self.search())
+                .or_else(|| self.resume());
+            match found {
                 Some((task, source)) => self.poll(task, source),
                 None => self.sleep(),
             }
@@ -277,6 +299,30 @@ impl Worker {
         None
     }
 
+    /// Looks at the reactor, if there is anything that it could find, and wakes what is ready or due. True if anything is.
+    pub(crate) fn poll_io(&self) -> bool {
+        let reactor = &self.shared.reactor;
+        if !reactor.wants_turn(self.index()) {
+            return false;
+        }
+        let mut ready = self.ready.take();
+        // An error here is one of our own making, and the next turn that waits tells of it.
+        let _looked = reactor.turn(Wait::Not, &mut ready);
+        self.wake_ready(ready)
+    }
+
+    fn wake_ready(&self, mut ready: Vec<Waker>) -> bool {
+        let any = !ready.is_empty();
+        // The wakers are anybody's code: nothing is borrowed while they run.
+        ready.drain(..).for_each(Waker::wake);
+        self.ready.replace(ready);
+        any
+    }
+
+    fn next_after_io(&self) -> Option<(Runnable, Source)> {
+        if self.poll_io() { self.next() } else { None }
+    }
+
     /// Takes something from the yield queue, if nothing else is queued anywhere.
     fn resume(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
@@ -335,12 +381,45 @@ impl Worker {
             // the lock of their list, which both sides took, shows us the closed gate.
             work || gate.phase() != Phase::Open
         };
-        if scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.post().parker.park()) {
+        let mut ready = self.ready.take();
+        let left = scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.wait(&mut ready));
+        if left {
             // All were idle for a moment. The monitor may have seen that, and whoever wakes a worker did not wake us.
             self.shared.monitor.rouse();
         }
         self.core.take_poor_visit();
         self.searching.set(true);
+        self.wake_ready(ready);
+    }
+
+    /// Waits to be woken: in the reactor, or if somebody has the turn there, in the worker's own place. True if the
+    /// reactor found something, and the worker has left the idle set by itself.
+    fn wait(&self, ready: &mut Vec<Waker>) -> bool {
+        let (parker, reactor) = (&self.post().parker, &self.shared.reactor);
+        while !parker.take_token() {
+            let mut turn = None;
+            parker.park_elsewhere(|| turn = Some(reactor.turn(Wait::Block, ready)));
+            match turn {
+                // Called back, or about to be.
+                None | Some(Ok(true)) if ready.is_empty() => {}
+                None | Some(Ok(true)) => {
+                    if self.shared.scheduler.idle.remove(self.index()) {
+                        return true;
+                    }
+                    // Somebody is waking us.
+                    parker.park();
+                    return false;
+                }
+                Some(turn) => {
+                    if let Err(error) = turn {
+                        eprintln!("giveway: waiting for I/O failed: {error}");
+                    }
+                    parker.park();
+                    return false;
+                }
+            }
+        }
+        false
     }
 
     /// The worker's side of `runtime/shutdown.md`: drops every task that is not being polled elsewhere.
@@ -359,11 +438,15 @@ impl Worker {
         self.drop_reachable();
         while self.shared.registry.len() > 0 {
             let look_again = |_| scheduler.anything_queued() || self.shared.registry.len() == 0;
-            scheduler.idle.sleep(self.index(), false, look_again, || self.post().parker.park());
+            let park = || {
+                self.post().parker.park();
+                false
+            };
+            scheduler.idle.sleep(self.index(), false, look_again, park);
             scheduler.idle.abandon_search();
             self.drop_reachable();
         }
-        gate.terminate(|| drop_injected(scheduler));
+        self.shared.terminate();
     }
 
     /// Makes every task that waits runnable, and drops whatever is runnable.

@@ -121,6 +121,9 @@ impl<T: AsFd> Async<T> {
         let spent = ready!(poll_proceed(cx));
         loop {
             let seen = ready!(self.source.poll_ready(direction, cx));
+            if self.reactor.is_closed() {
+                return Poll::Ready(Err(gone()));
+            }
             match operation(self.get_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.source.clear(direction, seen),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -212,6 +215,12 @@ impl<T: AsFd> Async<T> {
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
+}
+
+/// The error of whatever outlives its runtime.
+#[cold]
+fn gone() -> io::Error {
+    io::Error::other("the runtime that this descriptor belongs to was shut down; make it anew in another")
 }
 
 impl<T: AsFd> Drop for Async<T> {

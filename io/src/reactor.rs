@@ -17,8 +17,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{
-    AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -38,6 +38,8 @@ pub struct Reactor {
     blocked_until: CachePadded<AtomicU64>,
     // When the kernel was asked last.
     looked_at: AtomicU64,
+    // Nobody takes turns any more.
+    closed: AtomicBool,
     epoch: Instant,
 }
 
@@ -65,6 +67,7 @@ impl Reactor {
             shards: (0..=shards).map(|_| Arc::new(CachePadded::new(Shard::new()))).collect(),
             blocked_until: CachePadded::new(AtomicU64::new(0)),
             looked_at: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
             epoch: Instant::now(),
         }))
     }
@@ -99,6 +102,42 @@ impl Reactor {
     #[inline]
     pub fn has_timers(&self) -> bool {
         self.shards.iter().any(|shard| shard.earliest() != NEVER)
+    }
+
+    /// Whether a turn may find something for a worker with these timers: a source is registered, or one of its own timers
+    /// is due.
+    #[inline]
+    pub fn wants_turn(&self, shard: usize) -> bool {
+        self.has_sources() || {
+            let earliest = self.shard(shard).earliest();
+            earliest != NEVER && earliest <= self.now()
+        }
+    }
+
+    /// Whether there is anything to wait for.
+    pub fn has_something(&self) -> bool {
+        self.has_sources() || self.has_timers()
+    }
+
+    /// Nobody will take a turn any more: whoever waits is told.
+    pub fn close(&self) {
+        // Ordering: release, partner of the acquire in `is_closed`. Who comes to wait after the wakers were taken has
+        // taken a source's lock after us, and sees it.
+        self.closed.store(true, Release);
+        let mut woken = Vec::new();
+        for (_, source) in &*self.lock_sources() {
+            source.set_ready(Direction::Read, &mut woken);
+            source.set_ready(Direction::Write, &mut woken);
+        }
+        self.shards.iter().for_each(|shard| shard.fire(NEVER, &mut woken));
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether it was closed.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        // Ordering: acquire, partner of the release in `close`.
+        self.closed.load(Acquire)
     }
 
     /// How long ago the kernel was asked last.

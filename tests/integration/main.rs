@@ -9,6 +9,7 @@ mod give_way_alone;
 mod give_way_elsewhere;
 mod give_way_end;
 mod give_way_stress;
+mod io;
 mod join_set;
 mod lifetime;
 mod memory;

@@ -213,7 +213,8 @@ impl Builder {
         if self.thread_name.contains('\0') {
             return Err(invalid("a thread name must not hold a NUL byte".into()));
         }
-        let (shared, locals) = Shared::new(workers, self.settings, self.hooks.clone());
+        crate::io::serve_everybody();
+        let (shared, locals) = Shared::new(workers, self.settings, self.hooks.clone())?;
         let shared = Arc::new(shared);
         let mut threads = Vec::with_capacity(workers + 1);
         for local in locals {

@@ -227,16 +227,19 @@ impl fmt::Debug for Runtime {
 /// The runtime that serves whoever is in no other. Lives as long as the process.
 #[track_caller]
 pub(crate) fn default_runtime() -> &'static Runtime {
+    try_default_runtime().unwrap_or_else(|error| panic!("the default runtime could not be started: {error}"))
+}
+
+/// The default runtime, or why it cannot be started.
+pub(crate) fn try_default_runtime() -> std::io::Result<&'static Runtime> {
     static DEFAULT: OnceLock<Runtime> = OnceLock::new();
     // Not `get_or_init` with a panic inside: a failed start must not stop a later try.
     if let Some(runtime) = DEFAULT.get() {
-        return runtime;
+        return Ok(runtime);
     }
-    match Builder::new().build() {
-        // Another thread may have been faster. Its runtime is the one; ours, never used, is dropped.
-        Ok(runtime) => DEFAULT.get_or_init(|| runtime),
-        Err(error) => panic!("the default runtime could not be started: {error}"),
-    }
+    // Another thread may be faster. Its runtime is the one; ours, never used, is dropped.
+    let runtime = Builder::new().build()?;
+    Ok(DEFAULT.get_or_init(|| runtime))
 }
 
 /// Runs a future on the calling thread until it is done.

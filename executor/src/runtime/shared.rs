@@ -8,6 +8,8 @@ use crate::registry::Registry;
 use crate::sched::{Local, Scheduler, Settings, Yielded};
 use crate::task::{Id, Meta, Runnable};
 use crossbeam_utils::CachePadded;
+use giveway_io::driver::Reactor;
+use std::io;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
     pub(crate) monitor: Monitor,
+    pub(crate) reactor: Arc<Reactor>,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
     started: Instant,
@@ -68,7 +71,7 @@ impl Post {
 
 impl Shared {
     /// The shared half of a runtime, and the private halves of its cores.
-    pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks) -> (Self, Vec<Local<Runnable>>) {
+    pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks) -> io::Result<(Self, Vec<Local<Runnable>>)> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let (scheduler, locals) = Scheduler::new(workers, settings);
         let shared = Self {
@@ -77,13 +80,14 @@ impl Shared {
             registry: Registry::new(workers),
             gate: Gate::new(workers),
             monitor: Monitor::new(),
+            reactor: Reactor::new(workers)?,
             hooks,
             birth: Birth::here(),
             started: Instant::now(),
             // Ordering: relaxed; all that matters is that it is nobody else's.
             number: NUMBER.fetch_add(1, Relaxed) % (1 << 19),
         };
-        (shared, locals)
+        Ok((shared, locals))
     }
 
     /// Nanoseconds since the runtime was started: the clock of the scheduler.
@@ -166,7 +170,12 @@ impl Shared {
 
     #[cold]
     fn unpark_cold(&self, worker: usize) {
-        self.posts[worker].parker.unpark();
+        self.call(worker);
         self.monitor.rouse();
+    }
+
+    /// Wakes a worker, wherever it sleeps.
+    pub(crate) fn call(&self, worker: usize) {
+        self.posts[worker].parker.unpark_from(|| self.reactor.notify());
     }
 }

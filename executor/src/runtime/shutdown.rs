@@ -140,9 +140,15 @@ impl Shared {
         self.monitor.stop();
     }
 
+    /// The last step: nothing is left but what came too late, and nobody takes turns at the reactor any more.
+    pub(crate) fn terminate(&self) {
+        self.gate.terminate(|| drop_injected(&self.scheduler));
+        self.reactor.close();
+    }
+
     fn wake_all_workers(&self) {
         for worker in self.scheduler.idle.wake_all() {
-            self.posts[worker].parker.unpark();
+            self.call(worker);
         }
     }
 }
@@ -203,7 +209,7 @@ pub(crate) fn without_workers(shared: &Arc<Shared>) {
     } {
         thread::yield_now();
     }
-    shared.gate.terminate(|| drop_injected(&shared.scheduler));
+    shared.terminate();
 }
 
 /// Whether this is one of the runtime's own threads, which cannot wait for itself. By id, and not by the worker that

@@ -33,14 +33,24 @@ impl Default for Settings {
 
 impl<T: PointerSized> Scheduler<T> {
     /// The running task is at a yield point, no worker is idle, and something may be new: does it give way, and how?
-    /// `now` is the clock, which is read now and then.
-    pub(crate) fn yield_point(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Way> {
+    /// `now` is the clock, which is read now and then; `look_outside` is called with every wide look that is due, and may
+    /// queue what it finds.
+    pub(crate) fn yield_point(
+        &self,
+        core: &Local<T>,
+        now: impl FnOnce() -> u64,
+        look_outside: impl FnOnce(),
+    ) -> Option<Way> {
         let manners = core.manners();
         let ran_out = manners.pace.ran_out();
-        if !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty() {
-            // A task that went to the back of this queue a moment ago and still finds somebody in it has met another
-            // polite one. One of them has to leave, or they change places for ever.
-            return Some(if manners.swapped() { Way::Park } else { Way::Swap });
+        // A task that went to the back of this queue a moment ago and still finds somebody in it has met another
+        // polite one. One of them has to leave, or they change places for ever.
+        let own = || {
+            let queued = !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty();
+            queued.then(|| if manners.swapped() { Way::Park } else { Way::Swap })
+        };
+        if let Some(way) = own() {
+            return Some(way);
         }
         if !self.injector.is_empty() {
             return Some(Way::Park);
@@ -51,8 +61,14 @@ impl<T: PointerSized> Scheduler<T> {
             self.arm(core);
             true
         } else {
-            ran_out && manners.pace.is_due(now())
+            ran_out && manners.pace.is_due(now()) && {
+                look_outside();
+                true
+            }
         };
+        if wide && let Some(way) = own() {
+            return Some(way);
+        }
         if wide && self.work_waits() {
             return Some(Way::Park);
         }
@@ -90,8 +106,13 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     /// The look of a yield point, for somebody who only asks. True if work waits.
-    pub(crate) fn would_give_way(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> bool {
-        let waits = self.yield_point(core, now).is_some();
+    pub(crate) fn would_give_way(
+        &self,
+        core: &Local<T>,
+        now: impl FnOnce() -> u64,
+        look_outside: impl FnOnce(),
+    ) -> bool {
+        let waits = self.yield_point(core, now, look_outside).is_some();
         if waits {
             // The look may have answered a request. What it was about still waits.
             core.manners().look_again();

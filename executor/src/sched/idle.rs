@@ -150,21 +150,19 @@ impl IdleSet {
     }
 
     /// The worker's side of the protocol in one piece: counts it out, and parks unless `look_again` finds a reason not
-    /// to. The worker is counted as a searcher when this returns. True if it left by itself: nobody woke it, so nobody
+    /// to. `park` answers whether it came back by itself, and has [removed](Self::remove) the worker; otherwise it was
+    /// woken. The worker is counted as a searcher when this returns. True if it left by itself: nobody woke it, so nobody
     /// has told the monitor either.
     pub(crate) fn sleep(
         &self,
         worker: usize,
         searching: bool,
         look_again: impl FnOnce(CountedOut) -> bool,
-        park: impl FnOnce(),
+        park: impl FnOnce() -> bool,
     ) -> bool {
         let counted_out = self.count_out(worker, searching);
         let left = look_again(counted_out) && self.remove(worker);
-        if !left {
-            park();
-        }
-        left
+        left || park()
     }
 
     /// Becomes a searcher, unless half of those who are not idle search already.

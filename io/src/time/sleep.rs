@@ -149,6 +149,10 @@ impl Future for Sleep {
             spent.made_progress();
             return Poll::Ready(());
         }
+        // One whose runtime was shut down goes on in the one where it is polled.
+        if this.timer.as_ref().is_some_and(|timer| timer.reactor.is_closed()) {
+            this.timer = None;
+        }
         match &mut this.timer {
             // Not due, so it has not fired, unless it was reset.
             Some(timer) if timer.shard.update(timer.key, cx.waker()) => {}
@@ -163,6 +167,10 @@ impl Future for Sleep {
                 };
                 let deadline = reactor.time_of(this.deadline);
                 let key = reactor.insert_timer(&shard, deadline, cx.waker());
+                if reactor.is_closed() {
+                    // Too late for closing to have seen it.
+                    cx.waker().wake_by_ref();
+                }
                 *none = Some(Timer { reactor, shard, key });
             }
         }

@@ -1,0 +1,23 @@
+//! Any file descriptor, made async; and how the runtime finds the reactor of a thread.
+//!
+//! For sockets see [`net`](crate::net).
+
+pub use giveway_io::Async;
+
+use crate::runtime::{context, try_default_runtime};
+use giveway_io::driver::{Reactor, set_finder};
+use std::io;
+use std::sync::Arc;
+
+/// Lets sockets and timers that are made outside of a worker find their runtime: the current one, or the default one.
+pub(crate) fn serve_everybody() {
+    set_finder(find_reactor);
+}
+
+fn find_reactor() -> io::Result<Arc<Reactor>> {
+    match context::current_shared() {
+        Some(shared) if !shared.reactor.is_closed() => Ok(shared.reactor.clone()),
+        // The future of a `block_on` goes on when its runtime was shut down.
+        _ => Ok(try_default_runtime()?.handle().shared.reactor.clone()),
+    }
+}
