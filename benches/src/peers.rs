@@ -5,7 +5,10 @@
 //! in one process at once; the two that are not being measured are idle.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A runtime. All functions are static: a process has one of each peer.
 pub trait Peer: Sized + 'static {
@@ -43,6 +46,29 @@ pub trait Peer: Sized + 'static {
     fn polite_yield() -> impl Future<Output = ()> + Send {
         Self::yield_now()
     }
+
+    /// A TCP listener of this runtime.
+    type Listener: Send + 'static;
+    /// A TCP stream of this runtime.
+    type Stream: Send + 'static;
+
+    /// Waits.
+    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Listens on a free port of loopback.
+    fn listen() -> impl Future<Output = io::Result<(Self::Listener, SocketAddr)>> + Send;
+
+    /// Accepts a connection.
+    fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Connects.
+    fn connect(address: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Reads what is there; zero at the end.
+    fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+
+    /// Writes everything.
+    fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Spawns a task of the background, if the runtime knows such a thing.
     fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
@@ -88,6 +114,39 @@ impl Peer for Giveway {
     fn polite_yield() -> impl Future<Output = ()> + Send {
         giveway::yield_now_if_busy()
     }
+
+    type Listener = giveway::net::TcpListener;
+    type Stream = giveway::net::TcpStream;
+
+    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
+        giveway::time::sleep(duration)
+    }
+
+    async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
+        let listener = giveway::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+
+    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
+        let stream = giveway::net::TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        futures::AsyncReadExt::read(stream, buffer).await
+    }
+
+    async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
+        futures::AsyncWriteExt::write_all(stream, bytes).await
+    }
 }
 
 /// This project again: background tasks without yield points, which await a resource that spends the budget.
@@ -130,6 +189,33 @@ impl Peer for GivewayBackground {
     {
         Unwrapped(giveway::spawn_background(future))
     }
+
+    type Listener = giveway::net::TcpListener;
+    type Stream = giveway::net::TcpStream;
+
+    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
+        Giveway::sleep(duration)
+    }
+
+    async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
+        Giveway::listen().await
+    }
+
+    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        Giveway::accept(listener).await
+    }
+
+    async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
+        Giveway::connect(address).await
+    }
+
+    async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        Giveway::read(stream, buffer).await
+    }
+
+    async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
+        Giveway::write_all(stream, bytes).await
+    }
 }
 
 /// tokio's multi-thread runtime.
@@ -145,7 +231,7 @@ impl Peer for Tokio {
     fn start(workers: usize) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
-            .enable_time()
+            .enable_all()
             .build()
             .expect("tokio starts");
         TOKIO.set(runtime).expect("started once");
@@ -165,6 +251,39 @@ impl Peer for Tokio {
 
     fn yield_now() -> impl Future<Output = ()> + Send {
         tokio::task::yield_now()
+    }
+
+    type Listener = tokio::net::TcpListener;
+    type Stream = tokio::net::TcpStream;
+
+    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(duration)
+    }
+
+    async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    }
+
+    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
+        let stream = tokio::net::TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        tokio::io::AsyncReadExt::read(stream, buffer).await
+    }
+
+    async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
+        tokio::io::AsyncWriteExt::write_all(stream, bytes).await
     }
 }
 
@@ -206,6 +325,39 @@ impl Peer for Smol {
     fn yield_now() -> impl Future<Output = ()> + Send {
         // The yield that smol re-exports does just this.
         giveway::yield_now()
+    }
+
+    type Listener = async_io::Async<std::net::TcpListener>;
+    type Stream = async_io::Async<std::net::TcpStream>;
+
+    async fn sleep(duration: Duration) {
+        async_io::Timer::after(duration).await;
+    }
+
+    async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
+        let listener = async_io::Async::<std::net::TcpListener>::bind(([127, 0, 0, 1], 0))?;
+        let address = listener.get_ref().local_addr()?;
+        Ok((listener, address))
+    }
+
+    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+        let (stream, _) = listener.accept().await?;
+        stream.get_ref().set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
+        let stream = async_io::Async::<std::net::TcpStream>::connect(address).await?;
+        stream.get_ref().set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        futures::AsyncReadExt::read(stream, buffer).await
+    }
+
+    async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
+        futures::AsyncWriteExt::write_all(stream, bytes).await
     }
 }
 

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// A workload: its name, how many operations it makes, and the ratio to the best peer that it must reach.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +23,7 @@ pub struct Row {
 }
 
 /// Every row, in the order of the table.
-pub const ROWS: [Row; 8] = [
+pub const ROWS: [Row; 12] = [
     Row { name: "spawn from a task", operations: 10_000, must_reach: 0.8 },
     Row { name: "spawn from outside", operations: 10_000, must_reach: 0.8 },
     Row { name: "spawn from outside, busy", operations: 2_000, must_reach: 1.0 },
@@ -31,6 +32,10 @@ pub const ROWS: [Row; 8] = [
     Row { name: "chained spawn", operations: 10_000, must_reach: 0.6 },
     Row { name: "token through channels", operations: 20_000, must_reach: 0.8 },
     Row { name: "fork-join, fib(20)", operations: 21_891, must_reach: 0.7 },
+    Row { name: "sleeps made and dropped", operations: 20_000, must_reach: 0.5 },
+    Row { name: "1,000 tasks sleep 1 ms, ten times", operations: 10_000, must_reach: 0.94 },
+    Row { name: "TCP echo, 1 pair", operations: 2_000, must_reach: 1.0 },
+    Row { name: "TCP echo, 64 pairs", operations: 64 * 200, must_reach: 0.95 },
 ];
 
 /// Runs the row with this index once.
@@ -48,6 +53,10 @@ pub fn run<P: Peer>(row: usize) {
         5 => chained_spawn::<P>(ROWS[5].operations),
         6 => token::<P>(ROWS[6].operations),
         7 => assert_eq!(in_task::<P, _>(fib::<P>(20)), 6_765),
+        8 => drop_sleeps::<P>(ROWS[8].operations),
+        9 => sleep_many::<P>(1_000, 10),
+        10 => echo::<P>(1, 2_000),
+        11 => echo::<P>(64, 200),
         _ => panic!("there is no row {row}"),
     }
 }
@@ -205,4 +214,63 @@ fn fib<P: Peer>(n: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
         let (left, right) = (P::spawn(fib::<P>(n - 1)), P::spawn(fib::<P>(n - 2)));
         left.await + right.await
     })
+}
+
+/// Timeouts that never come: made, polled once, dropped.
+fn drop_sleeps<P: Peer>(n: usize) {
+    in_task::<P, _>(async move {
+        for _ in 0..n {
+            let mut sleep = std::pin::pin!(P::sleep(Duration::from_secs(1)));
+            assert!(futures::poll!(sleep.as_mut()).is_pending());
+        }
+    });
+}
+
+/// Many tasks that wait for a timer again and again. Ten milliseconds are the floor.
+fn sleep_many<P: Peer>(tasks: usize, times: usize) {
+    in_task::<P, _>(async move {
+        let sleeper = |_| {
+            P::spawn(async move {
+                for _ in 0..times {
+                    let start = Instant::now();
+                    P::sleep(Duration::from_millis(1)).await;
+                    assert!(start.elapsed() >= Duration::from_millis(1), "a sleep was early");
+                }
+            })
+        };
+        for task in (0..tasks).map(sleeper).collect::<Vec<_>>() {
+            task.await;
+        }
+    });
+}
+
+/// Pairs of tasks that send a hundred bytes to and fro over loopback. The pairs are set up by the same run.
+fn echo<P: Peer>(pairs: usize, trips: usize) {
+    in_task::<P, _>(async move {
+        let (listener, address) = P::listen().await.expect("listens on loopback");
+        let mut clients = Vec::new();
+        for _ in 0..pairs {
+            let (client, server) = futures::join!(P::connect(address), P::accept(&listener));
+            let (mut client, mut server) = (client.expect("connects"), server.expect("accepts"));
+            P::spawn_detached(async move {
+                let mut buffer = [0; 1024];
+                while let Ok(read @ 1..) = P::read(&mut server, &mut buffer).await {
+                    P::write_all(&mut server, &buffer[..read]).await.expect("the client reads");
+                }
+            });
+            clients.push(P::spawn(async move {
+                let mut buffer = [0; 1024];
+                for _ in 0..trips {
+                    P::write_all(&mut client, &[7; 100]).await.expect("the server reads");
+                    let mut read = 0;
+                    while read < 100 {
+                        read += P::read(&mut client, &mut buffer).await.expect("the server answers");
+                    }
+                }
+            }));
+        }
+        for client in clients {
+            client.await;
+        }
+    });
 }
