@@ -3,6 +3,7 @@
 use crate::current;
 use crate::reactor::Reactor;
 use crate::source::{Direction, Source};
+use crate::sys::REPORTS_ENDS;
 use giveway_budget::poll_proceed;
 use std::fmt;
 use std::future::poll_fn;
@@ -133,6 +134,25 @@ impl<T: AsFd> Async<T> {
                 }
             }
         }
+    }
+
+    /// As [`Self::poll_io`], for an operation on a stream of bytes that could move `most`: one that moves less has found
+    /// the end of what there was.
+    #[inline]
+    pub(crate) fn poll_bytes(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        most: usize,
+        mut operation: impl FnMut(&T) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let before = self.source.look(direction);
+        let moved = ready!(self.poll_io(direction, cx, &mut operation))?;
+        if REPORTS_ENDS && 0 < moved && moved < most {
+            // What the operation began with, or something older: an event since then is not wiped out.
+            self.source.clear(direction, before);
+        }
+        Poll::Ready(Ok(moved))
     }
 
     /// Polls for a read: tries `operation` until it does not say that it would block.

@@ -126,8 +126,8 @@ impl Reactor {
         self.closed.store(true, Release);
         let mut woken = Vec::new();
         for (_, source) in &*self.lock_sources() {
-            source.set_ready(Direction::Read, &mut woken);
-            source.set_ready(Direction::Write, &mut woken);
+            source.set_ready(Direction::Read, true, &mut woken);
+            source.set_ready(Direction::Write, true, &mut woken);
         }
         self.shards.iter().for_each(|shard| shard.fire(NEVER, &mut woken));
         woken.into_iter().for_each(Waker::wake);
@@ -195,10 +195,10 @@ impl Reactor {
             // Gone already; or another by now, which then tries once in vain.
             let Some(source) = sources.get(event.key) else { continue };
             if event.readable {
-                source.set_ready(Direction::Read, woken);
+                source.set_ready(Direction::Read, event.read_ended, woken);
             }
             if event.writable {
-                source.set_ready(Direction::Write, woken);
+                source.set_ready(Direction::Write, event.write_ended, woken);
             }
         }
     }

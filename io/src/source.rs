@@ -3,7 +3,7 @@
 //! The poller reports edges: once, when a direction becomes ready. So readiness is kept here until an operation finds out
 //! that it is over. A direction is one word: a bit that says ready, and above it a tick that every event advances. Who
 //! finds the descriptor not ready after all clears the bit only if the tick is still the one it saw: an event that came
-//! in between is not wiped out. The tick has 63 bits, and the word is compared whole (tokio 6133, PR 6134 and 8331 are
+//! in between is not wiped out. The tick has 62 bits, and the word is compared whole (tokio 6133, PR 6134 and 8331 are
 //! about a tick that was cut short; each direction has its own, tokio PR 8221).
 
 use std::sync::Mutex;
@@ -25,7 +25,9 @@ pub(crate) enum Direction {
 pub(crate) struct Seen(u64);
 
 const READY: u64 = 1;
-const TICK: u64 = 2;
+/// The end was reported: from now on the direction is always ready, for the end of the stream or an error.
+const ENDED: u64 = 2;
+const TICK: u64 = 4;
 
 impl Seen {
     pub(crate) fn is_ready(self) -> bool {
@@ -63,17 +65,21 @@ impl Source {
         Seen(self.half(direction).state.load(Acquire))
     }
 
-    /// An operation found the descriptor not ready, after it had seen it so.
+    /// An operation found the descriptor not ready, after it had seen it so; or took all that there was.
     pub(crate) fn clear(&self, direction: Direction, seen: Seen) {
+        if seen.0 & ENDED != 0 {
+            return;
+        }
         // Ordering: relaxed on failure: an event came in between, and the caller looks again.
         let _newer = self.half(direction).state.compare_exchange(seen.0, seen.0 & !READY, AcqRel, Relaxed);
     }
 
-    /// An event: the direction is ready. Adds those who wait for it to `woken`.
-    pub(crate) fn set_ready(&self, direction: Direction, woken: &mut Vec<Waker>) {
+    /// An event: the direction is ready, and stays so if it has `ended`. Adds those who wait for it to `woken`.
+    pub(crate) fn set_ready(&self, direction: Direction, ended: bool, woken: &mut Vec<Waker>) {
         let half = self.half(direction);
+        let bits = if ended { READY | ENDED } else { READY };
         // Ordering: AcqRel, partner of `look`. It comes before the lock is taken: see `poll_ready`.
-        let _before = half.state.fetch_update(AcqRel, Relaxed, |state| Some((state | READY) + TICK));
+        let _before = half.state.fetch_update(AcqRel, Relaxed, |state| Some((state | bits) + TICK));
         woken.append(&mut lock(&half.waiting));
     }
 
@@ -118,7 +124,7 @@ mod tests {
         source.clear(Read, seen);
         assert!(!source.look(Read).is_ready());
         assert!(source.look(Write).is_ready(), "the other direction has its own");
-        source.set_ready(Read, &mut Vec::new());
+        source.set_ready(Read, false, &mut Vec::new());
         assert!(source.look(Read).is_ready());
     }
 
@@ -128,10 +134,21 @@ mod tests {
         let source = Source::new();
         for events in [1_u32, 2, 255, 256, 65_536, 1 << 20] {
             let seen = source.look(Read);
-            (0..events).for_each(|_| source.set_ready(Read, &mut Vec::new()));
+            (0..events).for_each(|_| source.set_ready(Read, false, &mut Vec::new()));
             source.clear(Read, seen);
             assert!(source.look(Read).is_ready(), "after {events} events");
         }
+    }
+
+    /// An end that is reported together with the last bytes has no event of its own.
+    #[test]
+    fn readiness_stays_when_the_end_was_reported() {
+        let source = Source::new();
+        source.set_ready(Read, true, &mut Vec::new());
+        source.clear(Read, source.look(Read));
+        assert!(source.look(Read).is_ready());
+        source.clear(Write, source.look(Write));
+        assert!(!source.look(Write).is_ready());
     }
 
     /// smol PR 170: with two tasks waiting on one source the wake-up of one was lost.
@@ -147,9 +164,9 @@ mod tests {
             }
         }
         let mut woken = Vec::new();
-        source.set_ready(Write, &mut woken);
+        source.set_ready(Write, false, &mut woken);
         assert!(woken.is_empty(), "they wait to read");
-        source.set_ready(Read, &mut woken);
+        source.set_ready(Read, false, &mut woken);
         assert_eq!(woken.len(), 2);
         assert!(woken[0].will_wake(&first) && woken[1].will_wake(&second));
     }

@@ -1,12 +1,11 @@
 //! The system call under a turn.
 //!
-//! Two ways with one face: epoll by itself on Linux, `polling` elsewhere and with the feature `portable`. Both register
-//! through `polling`, in edge mode.
+//! Two ways with one face: epoll by itself on Linux, `polling` elsewhere and with the feature `portable`. Both in edge mode.
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
-pub(crate) use epoll::{Events, Waiter};
+pub(crate) use epoll::{Events, REPORTS_ENDS, Waiter};
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-pub(crate) use portable::{Events, Waiter};
+pub(crate) use portable::{Events, REPORTS_ENDS, Waiter};
 
 /// What the kernel reported of a descriptor.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +13,9 @@ pub(crate) struct Event {
     pub(crate) key: usize,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
+    /// There will be no other event for the end of the direction.
+    pub(crate) read_ended: bool,
+    pub(crate) write_ended: bool,
 }
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
@@ -22,13 +24,19 @@ mod epoll {
     use polling::{PollMode, Poller};
     use rustix::event::epoll::{self, EventFlags};
     use rustix::event::{EventfdFlags, Timespec, eventfd};
+    use rustix::io::Errno;
     use std::fmt;
     use std::io;
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::time::Duration;
 
     /// The key of our own eventfd; `polling` keeps the one above it to itself.
     const NOTIFY: usize = usize::MAX - 1;
+
+    /// Whether the end of a stream is told from data. Then a read that took less than it could has taken all, and need not
+    /// be followed by one that finds nothing: half of all reads, where requests are answered one by one.
+    pub(crate) const REPORTS_ENDS: bool = true;
 
     /// How many events one turn takes.
     const EVENTS: usize = 256;
@@ -37,6 +45,8 @@ mod epoll {
         poller: Poller,
         // In edge mode every write is an event, so nobody has to read it: one system call to notify, none to be notified.
         notifier: OwnedFd,
+        // The kernel knows no finer timeout.
+        only_milliseconds: AtomicBool,
     }
 
     impl Waiter {
@@ -47,12 +57,13 @@ mod epoll {
             unsafe {
                 poller.add_with_mode(notifier.as_raw_fd(), polling::Event::readable(NOTIFY), PollMode::Edge)?;
             }
-            Ok(Self { poller, notifier })
+            Ok(Self { poller, notifier, only_milliseconds: AtomicBool::new(false) })
         }
 
         pub(crate) fn add(&self, fd: BorrowedFd<'_>, key: usize) -> io::Result<()> {
-            // SAFETY: the caller keeps the descriptor open until it is deleted. (Epoll itself forgets one that is closed.)
-            unsafe { self.poller.add_with_mode(fd.as_raw_fd(), polling::Event::all(key), PollMode::Edge) }
+            // Not through `polling`, which does not ask for the end of the peer's stream.
+            let flags = EventFlags::ET | EventFlags::IN | EventFlags::OUT | EventFlags::PRI | EventFlags::RDHUP;
+            Ok(epoll::add(self.poller.as_fd(), fd, epoll::EventData::new_u64(key as u64), flags)?)
         }
 
         pub(crate) fn delete(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
@@ -60,13 +71,55 @@ mod epoll {
         }
 
         pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-            // A timeout that does not fit is beyond the end of time.
-            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
             events.0.clear();
-            match epoll::wait(self.poller.as_fd(), rustix::buffer::spare_capacity(&mut events.0), timeout.as_ref()) {
-                Err(rustix::io::Errno::INTR) | Ok(_) => Ok(()),
+            let result = match timeout {
+                Some(timeout) if !timeout.is_zero() && !self.only_milliseconds.load(Relaxed) => {
+                    self.wait_nanoseconds(events, timeout)
+                }
+                // A timeout that does not fit is beyond the end of time.
+                timeout => {
+                    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+                    let buffer = rustix::buffer::spare_capacity(&mut events.0);
+                    epoll::wait(self.poller.as_fd(), buffer, timeout.as_ref()).map(drop)
+                }
+            };
+            match result {
+                Err(Errno::INTR) | Ok(()) => Ok(()),
+                Err(Errno::NOSYS) => {
+                    // A kernel from before 5.11: timers are up to a millisecond late there. The caller comes back.
+                    self.only_milliseconds.store(true, Relaxed);
+                    Ok(())
+                }
                 Err(error) => Err(error.into()),
             }
+        }
+
+        /// `rustix` rounds a timeout up to milliseconds, if it may run on a kernel that knows nothing finer.
+        fn wait_nanoseconds(&self, events: &mut Events, timeout: Duration) -> Result<(), Errno> {
+            let timeout = libc::timespec {
+                tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+                tv_nsec: timeout.subsec_nanos().into(),
+            };
+            let room = events.0.spare_capacity_mut();
+            // SAFETY: the descriptor is open; the buffer is ours to be written to, as long as we say, and of the layout that
+            // the kernel has for an event, as `rustix` declares it; the timeout is readable; no signal mask is given.
+            let found = unsafe {
+                libc::syscall(
+                    libc::SYS_epoll_pwait2,
+                    self.poller.as_fd().as_raw_fd(),
+                    room.as_mut_ptr(),
+                    room.len(),
+                    &raw const timeout,
+                    std::ptr::null::<libc::sigset_t>(),
+                    0_usize,
+                )
+            };
+            let Ok(found) = usize::try_from(found) else {
+                return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
+            };
+            // SAFETY: the kernel has written so many, into the spare capacity of an empty vector.
+            unsafe { events.0.set_len(found) };
+            Ok(())
         }
 
         pub(crate) fn notify(&self) {
@@ -98,10 +151,13 @@ mod epoll {
             const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
             self.0.drain(..).map(|event| {
                 let flags = event.flags;
+                let gone = flags.intersects(EventFlags::HUP.union(EventFlags::ERR));
                 Event {
                     key: event.data.u64() as usize,
                     readable: flags.intersects(READ),
                     writable: flags.intersects(WRITE),
+                    read_ended: gone || flags.contains(EventFlags::RDHUP),
+                    write_ended: gone,
                 }
             })
         }
@@ -122,6 +178,9 @@ mod portable {
     use std::io;
     use std::os::fd::{AsRawFd, BorrowedFd};
     use std::time::Duration;
+
+    /// The end of a stream may come with the last bytes, and nothing says so.
+    pub(crate) const REPORTS_ENDS: bool = false;
 
     pub(crate) struct Waiter {
         poller: Poller,
@@ -171,7 +230,13 @@ mod portable {
         }
 
         pub(crate) fn drain(&mut self) -> impl Iterator<Item = Event> {
-            self.0.iter().map(|event| Event { key: event.key, readable: event.readable, writable: event.writable })
+            self.0.iter().map(|event| Event {
+                key: event.key,
+                readable: event.readable,
+                writable: event.writable,
+                read_ended: false,
+                write_ended: false,
+            })
         }
     }
 

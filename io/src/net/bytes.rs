@@ -1,7 +1,8 @@
 //! Reading and writing a stream of bytes, the same for TCP and for Unix sockets.
 //!
-//! A short read does not mean that there is nothing more: the end of the stream, for one, has its edge reported together
-//! with the last bytes, and would not be reported again. So only a read that would block ends readiness.
+//! A short read need not mean that there is nothing more: the end of the stream, for one, may have its edge reported together
+//! with the last bytes, and would not be reported again. Where the system tells the end from data it does, and readiness
+//! ends with it; elsewhere only with a read that would block.
 
 use super::socket::try_io;
 use crate::Async;
@@ -44,7 +45,7 @@ fn writev(io: &impl AsFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
 }
 
 pub(crate) fn poll_read<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-    io.poll_io(Read, cx, |io| recv(io, buf, RecvFlags::empty()))
+    io.poll_bytes(Read, cx, buf.len(), |io| recv(io, buf, RecvFlags::empty()))
 }
 
 pub(crate) fn poll_peek<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -60,7 +61,7 @@ pub(crate) fn poll_read_vectored<T: AsFd>(
 }
 
 pub(crate) fn poll_write<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-    io.poll_io(Write, cx, |io| send(io, buf))
+    io.poll_bytes(Write, cx, buf.len(), |io| send(io, buf))
 }
 
 pub(crate) fn poll_write_vectored<T: AsFd>(
