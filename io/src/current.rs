@@ -55,9 +55,9 @@ pub(crate) fn with<R>(f: impl FnOnce(&Arc<Reactor>, usize) -> R) -> io::Result<R
     Ok(f(&reactor, usize::MAX))
 }
 
-/// The shard for a timer made on this thread, and its reactor.
-pub(crate) fn timers() -> io::Result<(Arc<Reactor>, Arc<CachePadded<Shard>>)> {
-    with(|reactor, shard| (reactor.clone(), reactor.shard(shard).clone()))
+/// The shard for a timer made on this thread.
+pub(crate) fn timers() -> io::Result<Arc<CachePadded<Shard>>> {
+    with(|reactor, shard| reactor.shard(shard).clone())
 }
 
 /// The reactor that serves when there is no runtime.

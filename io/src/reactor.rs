@@ -10,7 +10,7 @@
 
 use crate::source::{Direction, Source};
 use crate::sys::{Events, Waiter};
-use crate::timer::{Key, NEVER, Shard};
+use crate::timer::{NEVER, Shard};
 use crossbeam_utils::CachePadded;
 use slab::Slab;
 use std::fmt;
@@ -25,22 +25,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+/// What timers need of their reactor. Apart from it, so that a timer holds its shard and nothing that all cores count.
+#[derive(Debug)]
+pub(crate) struct Home {
+    waiter: Waiter,
+    // Until when the thread that has the turn blocks; zero if it does not. Written by that thread.
+    blocked_until: CachePadded<AtomicU64>,
+    // Nobody takes turns any more.
+    closed: AtomicBool,
+    epoch: Instant,
+}
+
+impl Home {
+    /// The reactor's clock.
+    pub(crate) fn time_of(&self, instant: Instant) -> u64 {
+        instant.saturating_duration_since(self.epoch).as_nanos().try_into().unwrap_or(NEVER - 1)
+    }
+
+    /// Whether the reactor was closed.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        // Ordering: acquire, partner of the release in `Reactor::close`.
+        self.closed.load(Acquire)
+    }
+
+    /// A timer was added that is the first of its shard, after a fence: whoever blocks for longer is called back.
+    pub(crate) fn tell(&self, deadline: u64) {
+        if deadline < self.blocked_until.load(Relaxed) {
+            self.waiter.notify();
+        }
+    }
+}
+
 /// Waits for file descriptors and timers.
 pub struct Reactor {
-    waiter: Waiter,
+    home: Arc<Home>,
     // Held by whoever takes a turn.
     turn: Mutex<Events>,
     sources: Mutex<Slab<Arc<Source>>>,
     // How many there are, to know without the lock whether the kernel has to be asked.
     registered: AtomicUsize,
     shards: Box<[Arc<CachePadded<Shard>>]>,
-    // Until when the thread that has the turn blocks; zero if it does not. Written by that thread.
-    blocked_until: CachePadded<AtomicU64>,
     // When the kernel was asked last.
     looked_at: AtomicU64,
-    // Nobody takes turns any more.
-    closed: AtomicBool,
-    epoch: Instant,
 }
 
 /// How long a turn may take.
@@ -59,26 +86,24 @@ impl Reactor {
     ///
     /// What the system says when it refuses a descriptor.
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
+        let home = Arc::new(Home {
             waiter: Waiter::new()?,
+            blocked_until: CachePadded::new(AtomicU64::new(0)),
+            closed: AtomicBool::new(false),
+            epoch: Instant::now(),
+        });
+        Ok(Arc::new(Self {
             turn: Mutex::new(Events::new()),
             sources: Mutex::new(Slab::new()),
             registered: AtomicUsize::new(0),
-            shards: (0..=shards).map(|_| Arc::new(CachePadded::new(Shard::new()))).collect(),
-            blocked_until: CachePadded::new(AtomicU64::new(0)),
+            shards: (0..=shards).map(|_| Arc::new(CachePadded::new(Shard::new(home.clone())))).collect(),
             looked_at: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
-            epoch: Instant::now(),
+            home,
         }))
     }
 
-    /// The reactor's clock.
-    pub(crate) fn time_of(&self, instant: Instant) -> u64 {
-        instant.saturating_duration_since(self.epoch).as_nanos().try_into().unwrap_or(NEVER - 1)
-    }
-
     fn now(&self) -> u64 {
-        self.time_of(Instant::now())
+        self.home.time_of(Instant::now())
     }
 
     /// Whether anything is registered that a turn could find.
@@ -91,7 +116,7 @@ impl Reactor {
     /// When the first timer may be due.
     pub fn next_timer(&self) -> Option<Instant> {
         let earliest = self.earliest();
-        (earliest != NEVER).then(|| self.epoch + Duration::from_nanos(earliest))
+        (earliest != NEVER).then(|| self.home.epoch + Duration::from_nanos(earliest))
     }
 
     fn earliest(&self) -> u64 {
@@ -123,7 +148,7 @@ impl Reactor {
     pub fn close(&self) {
         // Ordering: release, partner of the acquire in `is_closed`. Who comes to wait after the wakers were taken has
         // taken a source's lock after us, and sees it.
-        self.closed.store(true, Release);
+        self.home.closed.store(true, Release);
         let mut woken = Vec::new();
         for (_, source) in &*self.lock_sources() {
             source.set_ready(Direction::Read, true, &mut woken);
@@ -136,8 +161,7 @@ impl Reactor {
     /// Whether it was closed.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        // Ordering: acquire, partner of the release in `close`.
-        self.closed.load(Acquire)
+        self.home.is_closed()
     }
 
     /// How long ago the kernel was asked last.
@@ -158,7 +182,7 @@ impl Reactor {
             Err(TryLockError::WouldBlock) => return Ok(false),
         };
         let result = match wait {
-            Wait::Not if self.has_sources() => self.waiter.wait(&mut events, Some(Duration::ZERO)),
+            Wait::Not if self.has_sources() => self.home.waiter.wait(&mut events, Some(Duration::ZERO)),
             Wait::Not => Ok(()),
             Wait::Block => self.block(&mut events),
         };
@@ -172,7 +196,7 @@ impl Reactor {
 
     fn block(&self, events: &mut Events) -> io::Result<()> {
         let until = self.earliest();
-        self.blocked_until.store(until, Relaxed);
+        self.home.blocked_until.store(until, Relaxed);
         // Ordering: SeqCst fence, partner of the one in `Shard::insert`. A timer that is added while we go to sleep sees
         // until when we mean to, or we see the timer.
         fence(SeqCst);
@@ -181,8 +205,8 @@ impl Reactor {
             NEVER => None,
             until => Some(Duration::from_nanos(until.saturating_sub(self.now()))),
         };
-        let result = self.waiter.wait(events, timeout);
-        self.blocked_until.store(0, Relaxed);
+        let result = self.home.waiter.wait(events, timeout);
+        self.home.blocked_until.store(0, Relaxed);
         result
     }
 
@@ -205,7 +229,7 @@ impl Reactor {
 
     /// Ends the turn of a thread that blocks in it, or the next one that is about to.
     pub fn notify(&self) {
-        self.waiter.notify();
+        self.home.waiter.notify();
     }
 
     fn lock_sources(&self) -> MutexGuard<'_, Slab<Arc<Source>>> {
@@ -217,7 +241,7 @@ impl Reactor {
         let source = Arc::new(Source::new());
         let key = self.lock_sources().insert(source.clone());
         self.registered.fetch_add(1, Relaxed);
-        match self.waiter.add(fd, key) {
+        match self.home.waiter.add(fd, key) {
             Ok(()) => Ok((key, source)),
             Err(error) => {
                 self.forget(key);
@@ -229,7 +253,7 @@ impl Reactor {
     /// Deregisters a descriptor.
     pub(crate) fn deregister(&self, fd: BorrowedFd<'_>, key: usize) {
         // Fails only for a descriptor that the user has closed behind our back, and then it is not registered.
-        let _closed = self.waiter.delete(fd);
+        let _closed = self.home.waiter.delete(fd);
         self.forget(key);
     }
 
@@ -242,15 +266,6 @@ impl Reactor {
     /// The shard of timers with this number; the last one if there are fewer.
     pub(crate) fn shard(&self, index: usize) -> &Arc<CachePadded<Shard>> {
         &self.shards[index.min(self.shards.len() - 1)]
-    }
-
-    /// Adds a timer to a shard of this reactor.
-    pub(crate) fn insert_timer(&self, shard: &Shard, deadline: u64, waker: &Waker) -> Key {
-        let (key, first) = shard.insert(deadline, waker);
-        if first && deadline < self.blocked_until.load(Relaxed) {
-            self.notify();
-        }
-        key
     }
 }
 

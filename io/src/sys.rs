@@ -49,6 +49,12 @@ mod epoll {
         only_milliseconds: AtomicBool,
     }
 
+    impl fmt::Debug for Waiter {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Waiter")
+        }
+    }
+
     impl Waiter {
         pub(crate) fn new() -> io::Result<Self> {
             let poller = Poller::new()?;
@@ -182,6 +188,7 @@ mod portable {
     /// The end of a stream may come with the last bytes, and nothing says so.
     pub(crate) const REPORTS_ENDS: bool = false;
 
+    #[derive(Debug)]
     pub(crate) struct Waiter {
         poller: Poller,
     }

@@ -7,6 +7,7 @@
 //!
 //! Times are nanoseconds since the reactor was made.
 
+use crate::reactor::Home;
 use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +16,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 /// No timer.
@@ -27,6 +28,7 @@ const SWEEP_FROM: usize = 64;
 /// A shard of the pending timers.
 #[derive(Debug)]
 pub(crate) struct Shard {
+    pub(crate) home: Arc<Home>,
     timers: Mutex<Timers>,
     // Nothing is due before this. May be too early, when the timer it stood for was dropped; never too late. Written
     // under the lock, read without it.
@@ -62,8 +64,8 @@ struct Entry {
 }
 
 impl Shard {
-    pub(crate) fn new() -> Self {
-        Self { timers: Mutex::default(), earliest: AtomicU64::new(NEVER) }
+    pub(crate) fn new(home: Arc<Home>) -> Self {
+        Self { home, timers: Mutex::default(), earliest: AtomicU64::new(NEVER) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Timers> {
@@ -77,8 +79,8 @@ impl Shard {
         self.earliest.load(Relaxed)
     }
 
-    /// Adds a timer. True if it is the earliest by now, so that whoever waits for a later one has to be told.
-    pub(crate) fn insert(&self, deadline: u64, waker: &Waker) -> (Key, bool) {
+    /// Adds a timer. Whoever waits for a later one is told.
+    pub(crate) fn insert(&self, deadline: u64, waker: &Waker) -> Key {
         let waker = waker.clone();
         let mut timers = self.lock();
         timers.serial += 1;
@@ -91,11 +93,12 @@ impl Shard {
         }
         drop(timers);
         if first {
-            // Ordering: SeqCst fence, partner of the one in `Reactor::block`: the new deadline is before it, the
-            // caller's look at who blocks after it.
+            // Ordering: SeqCst fence, partner of the one in `Reactor::block`: the new deadline is before it, the look at
+            // who blocks after it.
             fence(SeqCst);
+            self.home.tell(deadline);
         }
-        (Key { index, serial }, first)
+        Key { index, serial }
     }
 
     /// Replaces the waker of a timer that has not fired. False if it has.
@@ -201,7 +204,8 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) % below
         };
-        let shard = Shard::new();
+        let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
+        let shard = &**reactor.shard(0);
         // A waker of its own for each, so that they can be told apart.
         let mut pending: BTreeMap<u64, (u64, Key, Waker)> = BTreeMap::new();
         let mut now = 0;
@@ -209,7 +213,7 @@ mod tests {
             match random(8) {
                 0..4 => {
                     let (deadline, waker) = (now + random(1_000), Waker::from(std::sync::Arc::new(Nobody)));
-                    let (key, _) = shard.insert(deadline, &waker);
+                    let key = shard.insert(deadline, &waker);
                     pending.insert(name, (deadline, key, waker));
                 }
                 4..7 if !pending.is_empty() => {
@@ -237,9 +241,10 @@ mod tests {
 
     #[test]
     fn what_was_dropped_leaves_no_heap_behind() {
-        let shard = Shard::new();
+        let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
+        let shard = &**reactor.shard(0);
         for round in 0..100 {
-            let keys: Vec<_> = (0..1_000).map(|n| shard.insert(1_000_000 + n, Waker::noop()).0).collect();
+            let keys: Vec<_> = (0..1_000).map(|n| shard.insert(1_000_000 + n, Waker::noop())).collect();
             if round % 2 == 0 {
                 // Into the heap.
                 shard.lock().sort();

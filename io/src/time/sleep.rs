@@ -1,7 +1,6 @@
 //! A timer that a task waits for.
 
 use crate::current;
-use crate::reactor::Reactor;
 use crate::timer::{Key, Shard};
 use crossbeam_utils::CachePadded;
 use giveway_budget::poll_proceed;
@@ -83,7 +82,6 @@ pub struct Sleep {
 }
 
 struct Timer {
-    reactor: Arc<Reactor>,
     shard: Arc<CachePadded<Shard>>,
     key: Key,
 }
@@ -150,28 +148,27 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         // One whose runtime was shut down goes on in the one where it is polled.
-        if this.timer.as_ref().is_some_and(|timer| timer.reactor.is_closed()) {
+        if this.timer.as_ref().is_some_and(|timer| timer.shard.home.is_closed()) {
             this.timer = None;
         }
         match &mut this.timer {
             // Not due, so it has not fired, unless it was reset.
             Some(timer) if timer.shard.update(timer.key, cx.waker()) => {}
             Some(timer) => {
-                let deadline = timer.reactor.time_of(this.deadline);
-                timer.key = timer.reactor.insert_timer(&timer.shard, deadline, cx.waker());
+                let deadline = timer.shard.home.time_of(this.deadline);
+                timer.key = timer.shard.insert(deadline, cx.waker());
             }
             none => {
-                let (reactor, shard) = match current::timers() {
-                    Ok(found) => found,
+                let shard = match current::timers() {
+                    Ok(shard) => shard,
                     Err(error) => panic!("there is no runtime to keep this timer, and none could be started: {error}"),
                 };
-                let deadline = reactor.time_of(this.deadline);
-                let key = reactor.insert_timer(&shard, deadline, cx.waker());
-                if reactor.is_closed() {
+                let key = shard.insert(shard.home.time_of(this.deadline), cx.waker());
+                if shard.home.is_closed() {
                     // Too late for closing to have seen it.
                     cx.waker().wake_by_ref();
                 }
-                *none = Some(Timer { reactor, shard, key });
+                *none = Some(Timer { shard, key });
             }
         }
         Poll::Pending
