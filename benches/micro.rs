@@ -3,13 +3,13 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use giveway_benches::peers::{Giveway, Peer};
-use giveway_benches::rows::{self, Busy, ROWS};
+use giveway_benches::rows::{self, ROWS};
 
 fn all_rows(c: &mut Criterion) {
     const WORKERS: usize = 2;
     Giveway::start(WORKERS);
     for (index, row) in ROWS.iter().enumerate() {
-        let busy = rows::wants_busy(index).then(|| Busy::<Giveway>::start(WORKERS));
+        let busy = rows::wants_busy(index).then(|| rows::keep_busy::<Giveway>(WORKERS));
         c.bench_function(row.name, |b| b.iter(|| rows::run::<Giveway>(index)));
         if let Some(busy) = busy {
             busy.end();

@@ -3,11 +3,12 @@
 //! A loop in a task that does nothing but call it, eight times a turn. The loop's own instructions are in the figure; the
 //! time of a loop without a call is given beside it. Not isolated: whatever else the machine does; hence the median of many.
 
+use crate::crew::Crew;
 use crate::peers::Peer;
 use std::future::{Future, poll_fn};
 use std::hint::black_box;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -73,42 +74,21 @@ pub fn empty_loop<P: Peer>(turns: u64) -> f64 {
     P::block_on(async { P::spawn(task).await })
 }
 
-/// Polite loops on every worker but one, so that a task beside them finds none idle and nobody waiting.
-#[derive(Debug)]
-pub struct OthersBusy<P: Peer> {
-    stop: Arc<AtomicBool>,
-    tasks: Vec<P::Handle<()>>,
-}
-
-impl<P: Peer> OthersBusy<P> {
-    /// Starts them, and returns when each is running.
-    pub fn start(workers: usize) -> Self {
-        let (stop, running) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let tasks = P::block_on(async {
-            let keep_busy = |_| {
-                let (stop, running) = (stop.clone(), running.clone());
-                P::spawn(async move {
-                    running.fetch_add(1, Relaxed);
-                    while !stop.load(Relaxed) {
-                        P::polite_yield().await;
-                    }
-                })
-            };
-            (1..workers).map(keep_busy).collect()
-        });
-        while running.load(Relaxed) < workers - 1 {
-            std::thread::yield_now();
-        }
-        Self { stop, tasks }
-    }
-
-    /// Stops them.
-    pub fn end(self) {
-        self.stop.store(true, Relaxed);
-        P::block_on(async {
-            for task in self.tasks {
-                task.await;
+/// Polite loops on every worker but one, so that a task beside them finds none idle and nobody waiting. Returns when each
+/// is running.
+pub fn keep_others_busy<P: Peer>(workers: usize) -> Crew<P> {
+    let running = Arc::new(AtomicUsize::new(0));
+    let crew = Crew::start(workers - 1, |stop| {
+        let running = running.clone();
+        P::spawn(async move {
+            running.fetch_add(1, Relaxed);
+            while !stop.load(Relaxed) {
+                P::polite_yield().await;
             }
-        });
+        })
+    });
+    while running.load(Relaxed) < workers - 1 {
+        std::thread::yield_now();
     }
+    crew
 }

@@ -4,6 +4,7 @@
 //! point and the latency of foreground wake-ups beside background work; `cargo bench` watches for regressions.
 
 pub mod cost;
+pub mod crew;
 pub mod peers;
 pub mod rows;
 pub mod wake;

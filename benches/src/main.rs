@@ -7,7 +7,7 @@
 //! another machine. What is not isolated: all peers are alive in one process, the idle ones asleep.
 
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
-use giveway_benches::rows::{self, Busy, ROWS};
+use giveway_benches::rows::{self, ROWS};
 use std::time::{Duration, Instant};
 
 /// One run of one row.
@@ -18,7 +18,7 @@ struct Sample {
 }
 
 fn measure<P: Peer>(row: usize, workers: usize) -> Sample {
-    let busy = rows::wants_busy(row).then(|| Busy::<P>::start(workers));
+    let busy = rows::wants_busy(row).then(|| rows::keep_busy::<P>(workers));
     // Let the peer's own wake-ups of the run before settle.
     std::thread::sleep(Duration::from_millis(2));
     let (switches, start) = (voluntary_switches(), Instant::now());

@@ -3,12 +3,13 @@
 //! Channels are the same crates for every peer, so that a row compares schedulers and not channels. A row does not
 //! isolate one cost: spawning includes the allocator, joining includes the wake-up of the one who joins.
 
+use crate::crew::Crew;
 use crate::peers::Peer;
 use futures::channel::oneshot;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A workload: its name, how many operations it makes, and the ratio to the best peer that it must reach.
@@ -61,7 +62,7 @@ pub fn run<P: Peer>(row: usize) {
     }
 }
 
-/// Whether the row is to be run beside [`Busy`] tasks.
+/// Whether the row is to be run beside tasks that [`keep_busy`].
 pub fn wants_busy(row: usize) -> bool {
     row == 2
 }
@@ -95,35 +96,15 @@ fn spawn_from_outside<P: Peer>(n: usize) {
     });
 }
 
-/// Tasks that keep every worker busy with yielding.
-#[derive(Debug)]
-pub struct Busy<P: Peer> {
-    stop: Arc<AtomicBool>,
-    tasks: Vec<P::Handle<()>>,
-}
-
-impl<P: Peer> Busy<P> {
-    /// Starts ten tasks a worker that do nothing but yield.
-    pub fn start(workers: usize) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let keep_busy = |stop: Arc<AtomicBool>| async move {
+/// Keeps every worker busy: ten tasks each that do nothing but yield.
+pub fn keep_busy<P: Peer>(workers: usize) -> Crew<P> {
+    Crew::start(10 * workers, |stop| {
+        P::spawn(async move {
             while !stop.load(Relaxed) {
                 P::yield_now().await;
             }
-        };
-        let tasks = P::block_on(async { (0..10 * workers).map(|_| P::spawn(keep_busy(stop.clone()))).collect() });
-        Self { stop, tasks }
-    }
-
-    /// Stops them.
-    pub fn end(self) {
-        self.stop.store(true, Relaxed);
-        P::block_on(async {
-            for task in self.tasks {
-                task.await;
-            }
-        });
-    }
+        })
+    })
 }
 
 /// What does a trip through the run queue cost?

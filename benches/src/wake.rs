@@ -6,12 +6,13 @@
 //! it was refused. The background works in chunks of a fixed amount of arithmetic with the peer's politest yield
 //! after each. Its throughput is compared with the same tasks alone, in the same run.
 
+use crate::crew::Crew;
 use crate::peers::Peer;
 use crate::work::{percentile, spin};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// What a run is made of.
@@ -59,21 +60,20 @@ pub fn run<P: Peer>(load: Load) -> Outcome {
     let alone = background.chunks_during(|| std::thread::sleep(load.time / 2));
     let (mut latencies, mut lateness) = (Vec::new(), Vec::new());
     let beside = background.chunks_during(|| (latencies, lateness) = wake_ups::<P>(load));
-    background.end();
+    background.crew.end();
     Outcome { latencies, lateness, beside, alone }
 }
 
 struct Background<P: Peer> {
-    stop: Arc<AtomicBool>,
+    crew: Crew<P>,
     chunks: Arc<AtomicU64>,
-    tasks: Vec<P::Handle<()>>,
 }
 
 impl<P: Peer> Background<P> {
     fn start(load: Load) -> Self {
-        let (stop, chunks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let work = |_| {
-            let (stop, chunks) = (stop.clone(), chunks.clone());
+        let chunks = Arc::new(AtomicU64::new(0));
+        let crew = Crew::start(load.background, |stop| {
+            let chunks = chunks.clone();
             P::spawn_background(async move {
                 while !stop.load(Relaxed) {
                     spin(load.chunk);
@@ -81,24 +81,14 @@ impl<P: Peer> Background<P> {
                     P::polite_yield().await;
                 }
             })
-        };
-        let tasks = P::block_on(async { (0..load.background).map(work).collect() });
-        Self { stop, chunks, tasks }
+        });
+        Self { crew, chunks }
     }
 
     fn chunks_during(&self, f: impl FnOnce()) -> f64 {
         let (chunks, start) = (self.chunks.load(Relaxed), Instant::now());
         f();
         (self.chunks.load(Relaxed) - chunks) as f64 / start.elapsed().as_secs_f64()
-    }
-
-    fn end(self) {
-        self.stop.store(true, Relaxed);
-        P::block_on(async {
-            for task in self.tasks {
-                task.await;
-            }
-        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! The runtime as the host of yield points: how a worker, and a thread in `block_on`, answer them.
 
 use crate::runtime::{MAX_WORKERS, Phase, Shared};
-use crate::sched::{Pace, Settings};
+use crate::sched::{Manners, Pace, Settings, Way};
 use crate::task::YieldNowIfBusy;
 use crate::worker::Worker;
 use giveway_yield::host::{Host, Signs, Ticket, with_host};
@@ -21,13 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// - Whoever makes foreground work runnable while no worker is idle asks two workers that can give way to do so. Besides,
 ///   a worker's yield points look at every other worker's queue at most every 0.1 ms
 ///   ([`Builder::wide_look_interval`](crate::Builder::wide_look_interval)).
-///
 /// - A poll that has gone on for 10 ms returns at its next yield point, whoever is idle, so that a timeout around the loop
 ///   is looked at, and an abort arrives. With nothing else to run it is polled again at once.
 ///
 /// Inside `join!`, `select!` or a `FuturesUnordered` the whole task gives way; and what is beside the loop in there is
-/// polled only when it does, or after those 10 ms. In the future of [`block_on`](crate::block_on) its thread does. Outside any runtime it is ready at once. When the runtime is shut down,
-/// it gives way for good.
+/// polled only when it does, or after those 10 ms. In the future of [`block_on`](crate::block_on) its thread does. Outside
+/// any runtime it is ready at once. When the runtime is shut down, it gives way for good.
 ///
 /// # Not guaranteed
 ///
@@ -140,7 +139,7 @@ impl Host for Worker {
     fn take_back(&self, ticket: Ticket) -> bool {
         let this_poll = ticket == self.ticket();
         if this_poll {
-            self.shared().scheduler.take_back(self.core());
+            self.core().manners().take_back();
         }
         this_poll
     }
@@ -170,38 +169,27 @@ fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, pace: &'a Pace) -> Sign
 /// A thread in `block_on`. It holds no core and nobody interrupts it, so it looks for itself.
 pub(crate) struct Caller<'a> {
     shared: &'a Shared,
-    pace: Pace,
+    manners: Manners,
     // The number of the poll that goes on.
     poll: Cell<u64>,
-    // How many yield points want it to give way.
-    asked: Cell<u32>,
-    // It was told that work waits, and has not given way since.
-    unanswered: Cell<bool>,
     // Tells its tickets from those of others, once it has any.
     number: OnceCell<u64>,
 }
 
 impl<'a> Caller<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Self {
-        let pace = Pace::new(Settings::default().wide_look_interval);
-        Self {
-            shared,
-            pace,
-            poll: Cell::new(0),
-            asked: Cell::new(0),
-            unanswered: Cell::new(false),
-            number: OnceCell::new(),
-        }
+        let manners = Manners::new(Settings::default().wide_look_interval);
+        Self { shared, manners, poll: Cell::new(0), number: OnceCell::new() }
     }
 
     pub(crate) fn begin_poll(&self) {
         self.poll.set(self.poll.get() + 1);
-        self.asked.set(0);
+        self.manners.begin_poll(false, false);
     }
 
     /// Whether the poll that has returned is to give way.
     pub(crate) fn asked(&self) -> bool {
-        self.asked.get() > 0
+        self.manners.asked().is_some()
     }
 
     fn look(&self) -> bool {
@@ -210,8 +198,9 @@ impl<'a> Caller<'a> {
         if shared.gate.phase() != Phase::Open || shared.birth.is_elsewhere() {
             return false;
         }
-        let due = self.pace.ran_out() && self.pace.is_due(shared.now());
-        !scheduler.injector.is_empty() || (due | self.unanswered.take()) && scheduler.work_waits()
+        let pace = &self.manners.pace;
+        let due = pace.ran_out() && pace.is_due(shared.now());
+        !scheduler.injector.is_empty() || (due | self.manners.take_unanswered()) && scheduler.work_waits()
     }
 
     fn ticket(&self) -> Ticket {
@@ -224,15 +213,14 @@ impl<'a> Caller<'a> {
 
 impl Host for Caller<'_> {
     fn signs(&self) -> Signs<'_> {
-        signs(self.shared, None, &self.pace)
+        signs(self.shared, None, &self.manners.pace)
     }
 
     fn work_waits(&self) -> bool {
         let waits = self.look();
         if waits {
             // The look may have been the only one for a while. The next yield point agrees with it.
-            self.unanswered.set(true);
-            self.pace.hurry();
+            self.manners.look_again();
         }
         waits
     }
@@ -241,16 +229,14 @@ impl Host for Caller<'_> {
         if !self.look() {
             return None;
         }
-        self.asked.set(self.asked.get() + 1);
+        self.manners.ask(Way::Park);
         Some(self.ticket())
     }
 
     fn take_back(&self, ticket: Ticket) -> bool {
         let this_poll = ticket == self.ticket();
         if this_poll {
-            self.asked.set(self.asked.get().saturating_sub(1));
-            self.unanswered.set(true);
-            self.pace.hurry();
+            self.manners.take_back();
         }
         this_poll
     }

@@ -8,11 +8,10 @@
 //! - A poll that goes on for 10 ms is asked to return at its next yield point or budgeted operation. A polite loop on a
 //!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
 //!   so does an abort.
-//!
 //! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
 //!
-//! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever takes a worker out of the idle set then wakes
-//! the monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
+//! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever takes a worker out of the idle
+//! set then wakes the monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
 
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
@@ -155,13 +154,9 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen]) {
             core.mark_stuck(poll);
             stuck = true;
         }
-        if shared.posts[index].running().is_none() {
-            // Should it have been asked when it was over already.
-            scheduler.has_returned(index);
-            *seen = Seen { poll, since: now, asked: false };
-        } else if seen.asked {
-            // It does not hear: no yield points. Asking makes every yield point of the runtime look closer, so it is not
-            // kept up.
+        if seen.asked || shared.posts[index].running().is_none() {
+            // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
+            // point of the runtime look closer, so it is not kept up.
             scheduler.has_returned(index);
             *seen = Seen { poll, since: now, asked: false };
         } else if now - seen.since >= SLICE {

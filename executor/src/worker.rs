@@ -5,7 +5,7 @@
 
 use crate::runtime::{PanicPolicy, Phase, Post, Shared, context};
 use crate::sched::{Announce, CountedOut, INJECTOR_TICK, Local, SEARCH_ROUNDS, Source, Way, Yielded};
-use crate::task::{Id, Meta, Runnable};
+use crate::task::{Class, Id, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_io::driver::Wait;
@@ -163,6 +163,12 @@ impl Worker {
     #[inline]
     pub(crate) fn runs_background(&self) -> bool {
         self.core.manners().runs_background()
+    }
+
+    /// The class of the task that runs here.
+    #[inline]
+    pub(crate) fn class(&self) -> Class {
+        if self.runs_background() { Class::Background } else { Class::Foreground }
     }
 
     pub(crate) fn running_id(&self) -> Option<Id> {
@@ -415,23 +421,19 @@ impl Worker {
             parker.park_elsewhere(|| turn = Some(reactor.turn(Wait::Block, ready)));
             match turn {
                 // Called back, or about to be.
-                None | Some(Ok(true)) if ready.is_empty() => {}
+                None | Some(Ok(true)) if ready.is_empty() => continue,
                 None | Some(Ok(true)) => {
                     if self.shared.scheduler.idle.remove(self.index()) {
                         return true;
                     }
                     // Somebody is waking us.
-                    parker.park();
-                    return false;
                 }
-                Some(turn) => {
-                    if let Err(error) = turn {
-                        eprintln!("giveway: waiting for I/O failed: {error}");
-                    }
-                    parker.park();
-                    return false;
-                }
+                // Somebody else has the turn.
+                Some(Ok(false)) => {}
+                Some(Err(error)) => eprintln!("giveway: waiting for I/O failed: {error}"),
             }
+            parker.park();
+            break;
         }
         false
     }

@@ -117,7 +117,32 @@ impl<T: AsFd> Async<T> {
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
+        operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_draining(direction, cx, operation, |_| false)
+    }
+
+    /// As [`Self::poll_io`], for an operation on a stream of bytes that could move `most`: one that moves less has found
+    /// the end of what there was.
+    #[inline]
+    pub(crate) fn poll_bytes(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        most: usize,
+        operation: impl FnMut(&T) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_draining(direction, cx, operation, |&moved| REPORTS_ENDS && 0 < moved && moved < most)
+    }
+
+    /// The loop under both: readiness ends when the operation would block, or has `drained` what there was.
+    #[inline]
+    fn poll_draining<R>(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
         mut operation: impl FnMut(&T) -> io::Result<R>,
+        drained: impl FnOnce(&R) -> bool,
     ) -> Poll<io::Result<R>> {
         let spent = ready!(poll_proceed(cx));
         loop {
@@ -129,30 +154,14 @@ impl<T: AsFd> Async<T> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.source.clear(direction, seen),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => {
+                    if result.as_ref().is_ok_and(drained) {
+                        self.source.clear(direction, seen);
+                    }
                     spent.made_progress();
                     return Poll::Ready(result);
                 }
             }
         }
-    }
-
-    /// As [`Self::poll_io`], for an operation on a stream of bytes that could move `most`: one that moves less has found
-    /// the end of what there was.
-    #[inline]
-    pub(crate) fn poll_bytes(
-        &self,
-        direction: Direction,
-        cx: &mut Context<'_>,
-        most: usize,
-        mut operation: impl FnMut(&T) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        let before = self.source.look(direction);
-        let moved = ready!(self.poll_io(direction, cx, &mut operation))?;
-        if REPORTS_ENDS && 0 < moved && moved < most {
-            // What the operation began with, or something older: an event since then is not wiped out.
-            self.source.clear(direction, before);
-        }
-        Poll::Ready(Ok(moved))
     }
 
     /// Polls for a read: tries `operation` until it does not say that it would block.

@@ -6,7 +6,7 @@
 //! `calls-idle N` and `calls-busy N` make so many calls and print nothing, for counting instructions from outside:
 //! `benches/instructions` does that.
 
-use giveway_benches::cost::{OthersBusy, empty_loop, per_call, thread_time, wall_time};
+use giveway_benches::cost::{empty_loop, keep_others_busy, per_call, thread_time, wall_time};
 use giveway_benches::peers::{Giveway, GivewayBackground, Peer, Smol, Tokio};
 use giveway_benches::wake::{self, Load, Outcome};
 use giveway_benches::work::{percentile, rounds_per_microsecond, spin};
@@ -56,7 +56,7 @@ fn main() {
             per_call::<Giveway>(options.count, thread_time);
         }
         "calls-busy" => {
-            let others = OthersBusy::<Giveway>::start(WORKERS);
+            let others = keep_others_busy::<Giveway>(WORKERS);
             per_call::<Giveway>(options.count, thread_time);
             others.end();
         }
@@ -91,7 +91,7 @@ fn cost(rounds: usize) {
     let row = |name, idle, busy| println!("| {name} | {idle:.2} | {busy:.2} |");
     fn both<P: Peer>(rounds: usize, calls: u64, clock: fn() -> f64) -> (f64, f64) {
         let idle = median(rounds, || per_call::<P>(calls, clock));
-        let others = OthersBusy::<P>::start(WORKERS);
+        let others = keep_others_busy::<P>(WORKERS);
         let busy = median(rounds, || per_call::<P>(calls, clock));
         others.end();
         (idle, busy)

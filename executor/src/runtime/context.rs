@@ -110,8 +110,8 @@ impl<'a> Current<'a> {
     #[inline]
     fn class(self) -> Class {
         match self {
-            Self::Worker(worker) if worker.runs_background() => Class::Background,
-            _ => Class::Foreground,
+            Self::Worker(worker) => worker.class(),
+            Self::Outside(_) => Class::Foreground,
         }
     }
 
@@ -126,10 +126,7 @@ impl<'a> Current<'a> {
 
 /// The class of the task that runs on this thread.
 pub(crate) fn current_class() -> Class {
-    with_worker(|worker| match worker {
-        Some(worker) if worker.runs_background() => Class::Background,
-        _ => Class::Foreground,
-    })
+    with_worker(|worker| worker.map_or(Class::Foreground, Worker::class))
 }
 
 /// Spawns onto the current runtime; outside any, onto the default one. Without a class the task inherits one.

@@ -7,10 +7,9 @@
 //!
 //! The protocol is in `yielding.md`.
 
+use super::{Local, PointerSized, Quiet, Scheduler, Source, Way, Yielded};
 use crate::sync::fence;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-
-use super::{Local, PointerSized, Quiet, Scheduler, Source, Way, Yielded};
 
 /// Every so many ticks a worker looks for a task that has waited in the yield queue for too long, if there is a limit.
 /// Not every tick: however many are overdue, the foreground gets seven turns out of eight.
@@ -118,14 +117,6 @@ impl<T: PointerSized> Scheduler<T> {
             core.manners().look_again();
         }
         waits
-    }
-
-    /// A yield point that was to give way did not: its future was dropped.
-    pub(crate) fn take_back(&self, core: &Local<T>) {
-        core.manners().take_back();
-        if core.manners().asked().is_none() {
-            core.manners().look_again();
-        }
     }
 
     /// The running task is at a yield point, and goes on because a worker is idle. What it has put into its slot was not

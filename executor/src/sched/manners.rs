@@ -1,6 +1,7 @@
-//! What a core knows of the manners of the task it runs: whether it can give way, and whether it was told to.
+//! What a core knows of the manners of the task it runs: whether it can give way, and whether it was told to. A thread in
+//! `block_on`, which has no core, has manners too.
 //!
-//! Private to the core's holder. All of it is set at the start of each poll, so nothing of one task is left for the
+//! Private to the thread. All of it is set at the start of each poll, so nothing of one task is left for the
 //! next.
 
 use super::Pace;
@@ -44,7 +45,7 @@ impl Manners {
     }
 
     #[inline]
-    pub(super) fn begin_poll(&self, background: bool, swapped: bool) {
+    pub(crate) fn begin_poll(&self, background: bool, swapped: bool) {
         self.background.set(background);
         self.swapped.set(swapped);
         self.asked.set(0);
@@ -64,14 +65,14 @@ impl Manners {
 
     /// A look found work, but the task did not give way. Only yield points come to know of it: the flag of the core would
     /// cut budgets short too.
-    pub(super) fn look_again(&self) {
+    pub(crate) fn look_again(&self) {
         self.unanswered.set(true);
         self.pace.hurry();
     }
 
     /// Whether a look is to be made again. Forgets it.
     #[inline]
-    pub(super) fn take_unanswered(&self) -> bool {
+    pub(crate) fn take_unanswered(&self) -> bool {
         self.unanswered.replace(false)
     }
 
@@ -94,9 +95,12 @@ impl Manners {
         self.asked.set(self.asked.get() + 1);
     }
 
-    /// Forgets one request.
+    /// Forgets one request. After the last, the next yield point looks again: what it was about still waits.
     pub(crate) fn take_back(&self) {
         self.asked.set(self.asked.get().saturating_sub(1));
+        if self.asked.get() == 0 {
+            self.look_again();
+        }
     }
 
     /// How the running task is to give way, if it is.
@@ -111,8 +115,8 @@ impl Manners {
     }
 
     #[inline]
-    pub(super) fn set_armed(&self, armed: bool) -> bool {
-        self.armed.replace(armed)
+    pub(super) fn set_armed(&self, armed: bool) {
+        self.armed.set(armed);
     }
 
     #[inline]

@@ -49,6 +49,12 @@ impl<T> Ring<T> {
         self.publish(&items);
     }
 
+    pub(super) fn retain(&self, keep: impl FnMut(&T) -> bool) {
+        let mut items = self.lock();
+        items.retain(keep);
+        self.publish(&items);
+    }
+
     /// Takes from the front, if there is something and `wanted` says yes.
     pub(super) fn take_if(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         let mut items = self.lock();
@@ -62,14 +68,6 @@ impl<T> Ring<T> {
         // The allocator has locks of its own.
         drop(emptied);
         first
-    }
-}
-
-impl<T> Ring<T> {
-    pub(super) fn retain(&self, keep: impl FnMut(&T) -> bool) {
-        let mut items = self.lock();
-        items.retain(keep);
-        self.publish(&items);
     }
 }
 

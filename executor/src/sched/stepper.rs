@@ -385,7 +385,7 @@ impl Stepper {
                     // The future is dropped in the same poll.
                     Some(way) if self.rng.u8(..8) == 0 => {
                         core.manners().ask(way);
-                        self.scheduler.take_back(core);
+                        core.manners().take_back();
                         State::Polling(task)
                     }
                     Some(way) => State::GiveWay(task, way),
