@@ -13,7 +13,7 @@ pub struct Crew<P: Peer> {
 
 impl<P: Peer> Crew<P> {
     /// Calls `spawn` so many times, each time with the flag by which its task is told to stop.
-    pub fn start(tasks: usize, spawn: impl Fn(Arc<AtomicBool>) -> P::Handle<()>) -> Self {
+    pub fn start(tasks: usize, mut spawn: impl FnMut(Arc<AtomicBool>) -> P::Handle<()>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = P::block_on(async { (0..tasks).map(|_| spawn(stop.clone())).collect() });
         Self { stop, tasks }

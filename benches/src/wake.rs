@@ -6,27 +6,12 @@
 //! it was refused. The background works in chunks of a fixed amount of arithmetic with the peer's politest yield
 //! after each. Its throughput is compared with the same tasks alone, in the same run.
 
-use crate::crew::Crew;
+use crate::background::{Background, Load};
 use crate::peers::Peer;
-use crate::work::{percentile, spin};
+use crate::work::microseconds;
 use futures::StreamExt;
 use futures::channel::mpsc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// What a run is made of.
-#[derive(Debug, Clone, Copy)]
-pub struct Load {
-    /// How many background tasks.
-    pub background: usize,
-    /// How many rounds of [`spin`] a chunk is.
-    pub chunk: u64,
-    /// Wake-ups a second.
-    pub rate: u32,
-    /// How long.
-    pub time: Duration,
-}
 
 /// What came of a run.
 #[derive(Debug, Clone)]
@@ -41,13 +26,6 @@ pub struct Outcome {
     pub alone: f64,
 }
 
-impl Outcome {
-    /// The latency that this part of all wake-ups does not exceed, in microseconds.
-    pub fn latency(&mut self, part: f64) -> f64 {
-        percentile(&mut self.latencies, part)
-    }
-}
-
 /// Runs the load on a peer that was started.
 ///
 /// # Panics
@@ -55,41 +33,11 @@ impl Outcome {
 /// If the peer loses a message.
 pub fn run<P: Peer>(load: Load) -> Outcome {
     let background = Background::<P>::start(load);
-    // They settle: those that share a queue find out that they are all polite.
-    std::thread::sleep(Duration::from_millis(100));
     let alone = background.chunks_during(|| std::thread::sleep(load.time / 2));
     let (mut latencies, mut lateness) = (Vec::new(), Vec::new());
     let beside = background.chunks_during(|| (latencies, lateness) = wake_ups::<P>(load));
-    background.crew.end();
+    background.end();
     Outcome { latencies, lateness, beside, alone }
-}
-
-struct Background<P: Peer> {
-    crew: Crew<P>,
-    chunks: Arc<AtomicU64>,
-}
-
-impl<P: Peer> Background<P> {
-    fn start(load: Load) -> Self {
-        let chunks = Arc::new(AtomicU64::new(0));
-        let crew = Crew::start(load.background, |stop| {
-            let chunks = chunks.clone();
-            P::spawn_background(async move {
-                while !stop.load(Relaxed) {
-                    spin(load.chunk);
-                    chunks.fetch_add(1, Relaxed);
-                    P::polite_yield().await;
-                }
-            })
-        });
-        Self { crew, chunks }
-    }
-
-    fn chunks_during(&self, f: impl FnOnce()) -> f64 {
-        let (chunks, start) = (self.chunks.load(Relaxed), Instant::now());
-        f();
-        (self.chunks.load(Relaxed) - chunks) as f64 / start.elapsed().as_secs_f64()
-    }
 }
 
 /// How long after it was due each message was received, and how long after that it was sent; in microseconds.
@@ -97,7 +45,7 @@ fn wake_ups<P: Peer>(load: Load) -> (Vec<f64>, Vec<f64>) {
     // A channel whose sender never waits for the receiver. Others spin while the receiver is in the middle of something,
     // and a real-time thread that has just taken the receiver's CPU then spins for milliseconds.
     let (sender, mut receiver) = mpsc::unbounded::<(Instant, Instant)>();
-    let wake_ups = (load.time.as_secs_f64() * f64::from(load.rate)) as u32;
+    let wake_ups = load.events();
     let receive = async move {
         let mut samples = (Vec::with_capacity(wake_ups as usize), Vec::with_capacity(wake_ups as usize));
         while let Some((due, sent)) = receiver.next().await {
@@ -120,10 +68,6 @@ fn wake_ups<P: Peer>(load: Load) -> (Vec<f64>, Vec<f64>) {
     });
     sending.join().expect("the sender does not panic");
     P::block_on(receiving.expect("it was spawned above"))
-}
-
-fn microseconds(time: Duration) -> f64 {
-    time.as_nanos() as f64 / 1e3
 }
 
 /// Gives the calling thread real-time priority. False if the system refuses.

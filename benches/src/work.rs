@@ -1,7 +1,7 @@
 //! Work of a known size, and numbers made of samples.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// So many rounds of arithmetic that the compiler cannot shorten.
 pub fn spin(rounds: u64) {
@@ -11,17 +11,21 @@ pub fn spin(rounds: u64) {
     }
 }
 
-/// How many rounds of [`spin`] take a microsecond here and now: the best of several tries, so that a preemption does
-/// not count. Counted in rounds and not by the clock, work that is interrupted is still the same work.
-pub fn rounds_per_microsecond() -> u64 {
-    const ROUNDS: u64 = 200_000;
-    let best = (0..20).map(|_| {
+/// How many rounds of [`spin`] take a microsecond here and now, on so many threads at once: the median of several tries,
+/// as the benchmarks run. Counted in rounds and not by the clock, work that is interrupted is still the same work.
+pub fn rounds_per_microsecond(threads: usize) -> u64 {
+    const ROUNDS: u64 = 500_000;
+    let tries = |_| {
         let start = Instant::now();
         spin(ROUNDS);
-        start.elapsed()
+        ROUNDS as f64 / microseconds(start.elapsed())
+    };
+    let mut rates: Vec<f64> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..threads).map(|_| scope.spawn(move || (0..200).map(tries).collect::<Vec<_>>())).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("it only counts")).collect()
     });
-    let best = best.min().unwrap_or_default().as_secs_f64();
-    (ROUNDS as f64 / (best * 1e6)).round() as u64
+    percentile(&mut rates, 0.5).round() as u64
 }
 
 /// The sample that this part of all samples does not exceed. Sorts them.
@@ -32,4 +36,9 @@ pub fn rounds_per_microsecond() -> u64 {
 pub fn percentile(samples: &mut [f64], part: f64) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples[((samples.len() - 1) as f64 * part).round() as usize]
+}
+
+/// A duration in microseconds.
+pub fn microseconds(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
 }

@@ -1,7 +1,7 @@
 //! The runtime as the host of yield points: how a worker, and a thread in `block_on`, answer them.
 
 use crate::runtime::{MAX_WORKERS, Phase, Shared};
-use crate::sched::{Manners, Pace, Settings, Way};
+use crate::sched::{Due, Manners, Outside, Pace, Settings, Way};
 use crate::task::YieldNowIfBusy;
 use crate::worker::Worker;
 use giveway_yield::host::{Host, Signs, Ticket, with_host};
@@ -117,21 +117,35 @@ fn ticket(number: u64) -> Ticket {
     Ticket::new(NonZeroU64::new(number).expect("a ticket has a bit set"))
 }
 
+impl Outside for Worker {
+    fn now(&self) -> u64 {
+        self.shared().now()
+    }
+
+    fn looked_at(&self) -> Option<u64> {
+        let reactor = &self.shared().reactor;
+        reactor.has_anything_for(self.index()).then(|| reactor.looked_at())
+    }
+
+    fn look(&self) {
+        self.take_turn();
+    }
+}
+
 impl Host for Worker {
     fn signs(&self) -> Signs<'_> {
         signs(self.shared(), Some(self.index()), &self.core().manners().pace)
     }
 
     fn work_waits(&self) -> bool {
-        !self.somebody_idle()
-            && self.shared().scheduler.would_give_way(self.core(), || self.shared().now(), || _ = self.poll_io())
+        !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), self)
     }
 
     fn give_way(&self) -> Option<Ticket> {
         if self.somebody_idle() {
             return None;
         }
-        let way = self.shared().scheduler.yield_point(self.core(), || self.shared().now(), || _ = self.poll_io())?;
+        let way = self.shared().scheduler.yield_point(self.core(), self)?;
         self.core().manners().ask(way);
         Some(self.ticket())
     }
@@ -199,7 +213,7 @@ impl<'a> Caller<'a> {
             return false;
         }
         let pace = &self.manners.pace;
-        let due = pace.ran_out() && pace.is_due(shared.now());
+        let due = pace.ran_out() && pace.due(shared.now(), None) == Due::Everything;
         !scheduler.injector.is_empty() || (due | self.manners.take_unanswered()) && scheduler.work_waits()
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Worker {
     searching: Cell<bool>,
     // What the last poll left of its budget: a task from the slot goes on with it.
     budget_left: Cell<u8>,
+    // How many operations a task of the background gets at a time.
+    ration: Cell<u8>,
     // What a turn at the reactor found. Empty between two.
     ready: RefCell<Vec<Waker>>,
 }
@@ -74,6 +76,7 @@ pub(crate) fn run(shared: Arc<Shared>, core: Local<Runnable>) {
         core,
         searching: Cell::new(false),
         budget_left: Cell::new(OPERATIONS),
+        ration: Cell::new(OPERATIONS),
         ready: RefCell::new(Vec::new()),
     };
     worker.post().parker.bind();
@@ -278,8 +281,10 @@ impl Worker {
         let meta = task.metadata();
         scheduler.begin_poll(&self.core, source, meta.is_background(), meta.take_swapped());
         self.post().begin(meta);
+        let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
             Source::Slot => self.budget_left.get(),
+            _ if rationed => self.ration.get(),
             Source::Queue | Source::Yielded | Source::Overdue => OPERATIONS,
         };
         let left = with_budget(budget, || {
@@ -290,8 +295,25 @@ impl Worker {
         // afresh.
         let cut_short = scheduler.polite.is_interrupted(self.index());
         self.budget_left.set(if cut_short { OPERATIONS } else { left.unwrap_or(0) });
+        if rationed && left == Some(0) {
+            self.adapt_ration();
+        }
         self.post().end();
         scheduler.has_returned(self.index());
+    }
+
+    /// A task of the background has used up its ration. It may have no yield points, so nobody has looked at the reactor
+    /// meanwhile, unless another worker did; one that returns makes room for a look. The ration is what takes about as
+    /// long as the reactor may be left alone: 128 operations of 20 µs each would be a hundred times that.
+    #[cold]
+    fn adapt_ration(&self) {
+        let (ration, bearable) = (self.ration.get(), self.core.manners().pace.reactor_interval());
+        let alone = self.shared.now().saturating_sub(self.shared.reactor.looked_at());
+        if alone > 2 * bearable {
+            self.ration.set((ration / 2).max(1));
+        } else if alone < bearable / 2 {
+            self.ration.set(ration.saturating_mul(2).min(OPERATIONS));
+        }
     }
 
     fn search(&self) -> Option<(Runnable, Source)> {
@@ -320,14 +342,15 @@ impl Worker {
     }
 
     /// Looks at the reactor, if there is anything that it could find, and wakes what is ready or due. True if anything is.
-    pub(crate) fn poll_io(&self) -> bool {
-        let reactor = &self.shared.reactor;
-        if !reactor.wants_turn(self.index()) {
-            return false;
-        }
+    fn poll_io(&self) -> bool {
+        self.shared.reactor.wants_turn(self.index()) && self.take_turn()
+    }
+
+    /// As `poll_io`, but looks at everybody's timers, whatever there may be.
+    pub(crate) fn take_turn(&self) -> bool {
         let mut ready = self.ready.take();
         // An error here is one of our own making, and the next turn that waits tells of it.
-        let _looked = reactor.turn(Wait::Not, &mut ready);
+        let _looked = self.shared.reactor.turn(Wait::Not, &mut ready);
         self.wake_ready(ready)
     }
 

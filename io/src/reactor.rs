@@ -102,7 +102,8 @@ impl Reactor {
         }))
     }
 
-    fn now(&self) -> u64 {
+    /// The reactor's clock: nanoseconds since it was made.
+    pub fn now(&self) -> u64 {
         self.home.time_of(Instant::now())
     }
 
@@ -139,6 +140,12 @@ impl Reactor {
         }
     }
 
+    /// Whether there is anything to look for on behalf of a worker with these timers.
+    #[inline]
+    pub fn has_anything_for(&self, shard: usize) -> bool {
+        self.has_sources() || self.shard(shard).earliest() != NEVER
+    }
+
     /// Whether there is anything to wait for.
     pub fn has_something(&self) -> bool {
         self.has_sources() || self.has_timers()
@@ -164,9 +171,10 @@ impl Reactor {
         self.home.is_closed()
     }
 
-    /// How long ago the kernel was asked last.
-    pub fn last_look(&self) -> Duration {
-        Duration::from_nanos(self.now().saturating_sub(self.looked_at.load(Relaxed)))
+    /// When the last turn was taken, by the reactor's clock.
+    #[inline]
+    pub fn looked_at(&self) -> u64 {
+        self.looked_at.load(Relaxed)
     }
 
     /// Takes a turn, unless somebody else has it. Adds whom to wake to `woken`; the caller wakes them, with no lock held.

@@ -1,15 +1,17 @@
 //! Prints what giving way costs and what it gives: one yield call, a loop that calls it every microsecond, and the
-//! latency of foreground wake-ups beside background work.
+//! latency of foreground wake-ups, and of requests over TCP, beside background work.
 //!
-//! `cargo run --release -p giveway-benches --bin give_way [-- cost|loop|wake] [--rounds N] [--secs N] [--rate N]`
+//! `cargo run --release -p giveway-benches --bin give_way [-- cost|loop|wake|requests] [--rounds N] [--secs N]
+//! [--rate N] [--background N]`
 //!
 //! `calls-idle N` and `calls-busy N` make so many calls and print nothing, for counting instructions from outside:
 //! `benches/instructions` does that.
 
+use giveway_benches::background::Load;
 use giveway_benches::cost::{empty_loop, keep_others_busy, per_call, thread_time, wall_time};
 use giveway_benches::peers::{Giveway, GivewayBackground, Peer, Smol, Tokio};
-use giveway_benches::wake::{self, Load, Outcome};
 use giveway_benches::work::{percentile, rounds_per_microsecond, spin};
+use giveway_benches::{requests, wake};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -20,22 +22,28 @@ struct Options {
     count: u64,
     rounds: usize,
     secs: f64,
-    rate: u32,
+    rate: Option<u32>,
+    background: Vec<usize>,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { what: "all".into(), count: 1_000, rounds: 5, secs: 2.0, rate: 1_000 };
+    let background = vec![0, 8, 512];
+    let mut options = Options { what: "all".into(), count: 1_000, rounds: 5, secs: 2.0, rate: None, background };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().and_then(|value| value.parse::<f64>().ok()).filter(|&value| value > 0.0);
         let missing = format!("{arg} needs a positive number");
         match arg.as_str() {
-            "cost" | "loop" | "wake" => options.what = arg,
+            "cost" | "loop" | "wake" | "requests" => options.what = arg,
             "calls-idle" | "calls-busy" => (options.count, options.what) = (value().ok_or(missing)? as u64, arg),
             "--rounds" => options.rounds = value().ok_or(missing)? as usize,
             "--secs" => options.secs = value().ok_or(missing)?,
-            "--rate" => options.rate = value().ok_or(missing)? as u32,
-            _ => return Err(format!("{arg}: there are cost, loop, wake, --rounds, --secs and --rate")),
+            "--rate" => options.rate = Some(value().ok_or(missing)? as u32),
+            "--background" => options.background = vec![value().ok_or(missing)? as usize],
+            _ => {
+                let known = "cost, loop, wake, requests, --rounds, --secs, --rate and --background";
+                return Err(format!("{arg}: there are {known}"));
+            }
         }
     }
     Ok(options)
@@ -72,9 +80,10 @@ fn main() {
         polite_loop(options.rounds);
     }
     if all || options.what == "wake" {
-        for background in [0, 8, 512] {
-            wake_row(&options, background);
-        }
+        options.background.iter().for_each(|&background| wake_rows(&options, background));
+    }
+    if all || options.what == "requests" {
+        options.background.iter().for_each(|&background| request_rows(&options, background));
     }
 }
 
@@ -107,7 +116,7 @@ fn cost(rounds: usize) {
 /// The time of a loop of one-microsecond chunks on every worker at once, with and without a yield point in each.
 fn polite_loop(rounds: usize) {
     const CHUNKS: u64 = 200_000;
-    let chunk = rounds_per_microsecond();
+    let chunk = rounds_per_microsecond(WORKERS);
     fn run(polite: bool, chunk: u64) -> f64 {
         Giveway::block_on(async move {
             let start = Instant::now();
@@ -137,46 +146,88 @@ fn polite_loop(rounds: usize) {
     println!("loses {:.2} % against the same loop without one (median of {})", lost * 1e2, with.len());
 }
 
-fn wake_row(options: &Options, background: usize) {
-    let load = Load {
+fn load(options: &Options, background: usize, rate: u32) -> Load {
+    Load {
         background,
-        chunk: 20 * rounds_per_microsecond(),
-        rate: options.rate,
+        chunk: 20 * rounds_per_microsecond(WORKERS),
+        rate: options.rate.unwrap_or(rate),
         time: Duration::from_secs_f64(options.secs),
-    };
-    type Run = fn(Load) -> Outcome;
-    let peers: [(&str, Run); 4] = [
-        (Giveway::NAME, wake::run::<Giveway>),
-        (GivewayBackground::NAME, wake::run::<GivewayBackground>),
-        (Tokio::NAME, wake::run::<Tokio>),
-        (Smol::NAME, wake::run::<Smol>),
-    ];
-    let mut outcomes: [Vec<[f64; 6]>; 4] = Default::default();
+    }
+}
+
+/// A peer, and what one run on it gives.
+type Sampled<const N: usize> = (&'static str, fn(Load) -> [f64; N]);
+
+/// Runs every peer in turn, so many rounds: the median of each column.
+fn interleaved<const N: usize>(options: &Options, load: Load, peers: &[Sampled<N>]) -> Vec<[f64; N]> {
+    let mut samples = vec![Vec::new(); peers.len()];
     for round in 0..options.rounds {
         for turn in 0..peers.len() {
             let peer = (round + turn) % peers.len();
-            let mut outcome = peers[peer].1(load);
-            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|part| outcome.latency(part));
-            let late = percentile(&mut outcome.lateness, 0.5);
-            outcomes[peer].push([p50, p99, p999, late, outcome.beside, outcome.beside / outcome.alone.max(1.0)]);
+            samples[peer].push(peers[peer].1(load));
         }
     }
-    println!(
-        "\n## Foreground wake-ups beside {background} background tasks of 20 µs chunks, {}/s, {} rounds of {} s{}\n",
-        options.rate,
-        options.rounds,
-        options.secs,
-        if real_time() { "" } else { "; the sender was refused real-time priority" },
-    );
+    let column = |rows: &[[f64; N]], n: usize| percentile(&mut rows.iter().map(|row| row[n]).collect::<Vec<_>>(), 0.5);
+    samples.iter().map(|rows| std::array::from_fn(|n| column(rows, n))).collect()
+}
+
+fn wake_rows(options: &Options, background: usize) {
+    fn sample<P: Peer>(load: Load) -> [f64; 6] {
+        let mut outcome = wake::run::<P>(load);
+        let [p50, p99, p999] = PARTS.map(|part| percentile(&mut outcome.latencies, part));
+        let late = percentile(&mut outcome.lateness, 0.5);
+        [p50, p99, p999, late, outcome.beside, outcome.beside / outcome.alone.max(1.0)]
+    }
+    let load = load(options, background, 1_000);
+    let peers: [Sampled<6>; 4] = [
+        (Giveway::NAME, sample::<Giveway>),
+        (GivewayBackground::NAME, sample::<GivewayBackground>),
+        (Tokio::NAME, sample::<Tokio>),
+        (Smol::NAME, sample::<Smol>),
+    ];
+    let rows = interleaved(options, load, &peers);
+    heading("Foreground wake-ups", options, load);
     println!(
         "| | p50 µs | p99 µs | p99.9 µs | the sender's part of p50 | background chunks/s | of what it does alone |"
     );
     println!("|---|---|---|---|---|---|---|");
-    for (peer, samples) in peers.iter().zip(&outcomes) {
-        let median = |column: usize| percentile(&mut samples.iter().map(|row| row[column]).collect::<Vec<_>>(), 0.5);
-        let [p50, p99, p999, late, chunks, part] = [0, 1, 2, 3, 4, 5].map(median);
-        println!("| {} | {p50:.1} | {p99:.1} | {p999:.1} | {late:.1} | {chunks:.0} | {:.1} % |", peer.0, part * 1e2);
+    for ((name, _), [p50, p99, p999, late, chunks, part]) in peers.iter().zip(rows) {
+        println!("| {name} | {p50:.1} | {p99:.1} | {p999:.1} | {late:.1} | {chunks:.0} | {:.1} % |", part * 1e2);
     }
+}
+
+fn request_rows(options: &Options, background: usize) {
+    fn sample<P: Peer>(load: Load) -> [f64; 4] {
+        let mut outcome = requests::run::<P>(load);
+        let [p50, p99, p999] = PARTS.map(|part| percentile(&mut outcome.latencies, part));
+        [p50, p99, p999, outcome.beside * 20e-6]
+    }
+    let load = load(options, background, 2_000);
+    let peers: [Sampled<4>; 4] = [
+        (Giveway::NAME, sample::<Giveway>),
+        (GivewayBackground::NAME, sample::<GivewayBackground>),
+        (Tokio::NAME, sample::<Tokio>),
+        (Smol::NAME, sample::<Smol>),
+    ];
+    let rows = interleaved(options, load, &peers);
+    heading("Requests over TCP of 20 µs each", options, load);
+    println!("| | p50 µs | p99 µs | p99.9 µs | CPUs of background work |\n|---|---|---|---|---|");
+    for ((name, _), [p50, p99, p999, cpus]) in peers.iter().zip(rows) {
+        println!("| {name} | {p50:.1} | {p99:.1} | {p999:.1} | {cpus:.2} |");
+    }
+}
+
+const PARTS: [f64; 3] = [0.5, 0.99, 0.999];
+
+fn heading(what: &str, options: &Options, load: Load) {
+    println!(
+        "\n## {what} beside {} background tasks of 20 µs chunks, {}/s, {} rounds of {} s{}\n",
+        load.background,
+        load.rate,
+        options.rounds,
+        options.secs,
+        if real_time() { "" } else { "; the other side was refused real-time priority" },
+    );
 }
 
 /// Whether a thread of this process gets real-time priority.

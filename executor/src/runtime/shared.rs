@@ -14,7 +14,6 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
 
 /// What the threads of one runtime share.
 ///
@@ -29,7 +28,6 @@ pub(crate) struct Shared {
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
-    started: Instant,
     /// Which runtime of the process this is. Wraps after half a million.
     pub(crate) number: u64,
 }
@@ -83,16 +81,15 @@ impl Shared {
             reactor: Reactor::new(workers)?,
             hooks,
             birth: Birth::here(),
-            started: Instant::now(),
             // Ordering: relaxed; all that matters is that it is nobody else's.
             number: NUMBER.fetch_add(1, Relaxed) % (1 << 19),
         };
         Ok((shared, locals))
     }
 
-    /// Nanoseconds since the runtime was started: the clock of the scheduler.
+    /// Nanoseconds since the runtime was started: the clock of the scheduler and of the reactor.
     pub(crate) fn now(&self) -> u64 {
-        self.started.elapsed().as_nanos().try_into().unwrap_or(u64::MAX)
+        self.reactor.now()
     }
 
     pub(crate) fn workers(&self) -> usize {

@@ -7,7 +7,7 @@
 //!
 //! The protocol is in `yielding.md`.
 
-use super::{Local, PointerSized, Quiet, Scheduler, Source, Way, Yielded};
+use super::{Due, Local, PointerSized, Quiet, Scheduler, Source, Way, Yielded};
 use crate::sync::fence;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -30,16 +30,38 @@ impl Default for Settings {
     }
 }
 
+/// What a yield point sees beyond the queues: the clock, and the reactor.
+pub(crate) trait Outside {
+    /// The clock, in nanoseconds.
+    fn now(&self) -> u64;
+
+    /// When somebody last looked at the reactor, if there is anything to look for.
+    fn looked_at(&self) -> Option<u64>;
+
+    /// Looks at the reactor, and queues what is ready or due.
+    fn look(&self);
+}
+
+/// A clock that stands, and nothing else.
+#[cfg(test)]
+pub(super) struct AlwaysAt(pub(super) u64);
+
+#[cfg(test)]
+impl Outside for AlwaysAt {
+    fn now(&self) -> u64 {
+        self.0
+    }
+
+    fn looked_at(&self) -> Option<u64> {
+        None
+    }
+
+    fn look(&self) {}
+}
+
 impl<T: PointerSized> Scheduler<T> {
     /// The running task is at a yield point, no worker is idle, and something may be new: does it give way, and how?
-    /// `now` is the clock, which is read now and then; `look_outside` is called with every wide look that is due, and may
-    /// queue what it finds.
-    pub(crate) fn yield_point(
-        &self,
-        core: &Local<T>,
-        now: impl FnOnce() -> u64,
-        look_outside: impl FnOnce(),
-    ) -> Option<Way> {
+    pub(crate) fn yield_point(&self, core: &Local<T>, outside: &impl Outside) -> Option<Way> {
         let manners = core.manners();
         let ran_out = manners.pace.ran_out();
         // A task that went to the back of this queue a moment ago and still finds somebody in it has met another
@@ -60,14 +82,15 @@ impl<T: PointerSized> Scheduler<T> {
             self.arm(core);
             true
         } else {
-            ran_out && manners.pace.is_due(now()) && {
-                look_outside();
-                true
+            let due = if ran_out { manners.pace.due(outside.now(), outside.looked_at()) } else { Due::Nothing };
+            if due != Due::Nothing {
+                outside.look();
+                if let Some(way) = own() {
+                    return Some(way);
+                }
             }
+            due == Due::Everything
         };
-        if wide && let Some(way) = own() {
-            return Some(way);
-        }
         if wide && self.work_waits() {
             return Some(Way::Park);
         }
@@ -105,13 +128,8 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     /// The look of a yield point, for somebody who only asks. True if work waits.
-    pub(crate) fn would_give_way(
-        &self,
-        core: &Local<T>,
-        now: impl FnOnce() -> u64,
-        look_outside: impl FnOnce(),
-    ) -> bool {
-        let waits = self.yield_point(core, now, look_outside).is_some();
+    pub(crate) fn would_give_way(&self, core: &Local<T>, outside: &impl Outside) -> bool {
+        let waits = self.yield_point(core, outside).is_some();
         if waits {
             // The look may have answered a request. What it was about still waits.
             core.manners().look_again();

@@ -27,11 +27,13 @@ mod stepper;
 mod yield_queue;
 
 pub(crate) use self::core::{Local, Quiet, Remote};
-pub(crate) use give_way::Settings;
+#[cfg(all(test, not(giveway_loom)))]
+use give_way::AlwaysAt;
+pub(crate) use give_way::{Outside, Settings};
 pub(crate) use idle::{CountedOut, IdleSet};
 pub(crate) use injector::Injector;
 pub(crate) use manners::{Manners, Way};
-pub(crate) use pace::Pace;
+pub(crate) use pace::{Due, Pace};
 pub(crate) use polite::PoliteSet;
 pub(crate) use slot::{PointerSized, Slot};
 pub(crate) use yield_queue::{YieldQueue, Yielded};

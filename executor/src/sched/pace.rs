@@ -1,8 +1,12 @@
 //! When to look wide: a clock behind a counter.
 //!
-//! A wide look reads every core's queue, and with I/O makes a system call, so a yield point makes one at most every
-//! interval. Reading the clock at every call would cost ten times the call. So calls are counted, and the clock is read
-//! when the count runs out; each time that turns out to be much too early the next count is twice as long.
+//! A wide look reads every core's queue, and a look at the reactor makes a system call, so a yield point makes one at
+//! most every interval. Reading the clock at every call would cost ten times the call. So calls are counted, and the
+//! clock is read when the count runs out; how long the next count is follows from how long this one took.
+//!
+//! The queues are each core's own business, every interval. The reactor is there once, and one look at it does for
+//! all: it is due when *nobody* has looked for a quarter of the interval. So ready I/O is noticed four times as soon,
+//! and what that costs does not grow with the cores.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,6 +14,19 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// The longest count. What a clock read costs, spread over so many calls, is a fraction of one; and a loop whose calls
 /// suddenly come a thousand times slower finds out after so many of them.
 const LONGEST: u32 = 128;
+
+/// How many looks at the reactor there are to one at the queues.
+const REACTOR_LOOKS: u64 = 4;
+
+/// What is due when a count has run out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// A look at the reactor.
+    Reactor,
+    /// A look at everything.
+    Everything,
+}
 
 /// When to look wide. Times are in nanoseconds, by whichever clock the caller has.
 pub(crate) struct Pace {
@@ -19,9 +36,10 @@ pub(crate) struct Pace {
     countdown: AtomicU32,
     // What was left of the count when it was cut short.
     rest: Cell<u32>,
-    // What the countdown started from.
+    // What the countdown started from, and when.
     count: Cell<u32>,
-    last_look: Cell<u64>,
+    counting_since: Cell<u64>,
+    looked_wide: Cell<u64>,
 }
 
 impl Pace {
@@ -31,7 +49,8 @@ impl Pace {
             countdown: AtomicU32::new(1),
             rest: Cell::new(0),
             count: Cell::new(1),
-            last_look: Cell::new(0),
+            counting_since: Cell::new(0),
+            looked_wide: Cell::new(0),
         }
     }
 
@@ -51,7 +70,7 @@ impl Pace {
         }
     }
 
-    /// A call asks. True if that is because the count has run out, and [`Self::is_due`] has to be asked; if it was cut
+    /// A call asks. True if that is because the count has run out, and [`Self::due`] has to be asked; if it was cut
     /// short, it goes on.
     pub(crate) fn ran_out(&self) -> bool {
         let rest = self.rest.take();
@@ -60,23 +79,33 @@ impl Pace {
         left <= 1
     }
 
-    /// The count has run out: is it time for a wide look? Starts the next count.
-    pub(crate) fn is_due(&self, now: u64) -> bool {
-        let passed = now.saturating_sub(self.last_look.get());
-        let due = passed >= self.interval;
-        let count = match due {
-            // More than half of the time is over: as many calls again would be too late.
-            false if passed >= self.interval / 2 => self.count.get(),
-            false => (self.count.get() * 2).min(LONGEST),
-            // Much too late: the calls come slower than the count supposed.
-            true if passed / 2 >= self.interval => 1,
-            true => (self.count.get() / 2).max(1),
+    /// For how long the reactor may be left alone.
+    pub(crate) fn reactor_interval(&self) -> u64 {
+        self.interval / REACTOR_LOOKS
+    }
+
+    /// The count has run out: is it time for a look? `reactor` is when somebody last looked there, if there is anything to
+    /// look for. Starts the next count.
+    pub(crate) fn due(&self, now: u64, reactor: Option<u64>) -> Due {
+        let left = |since: u64, interval: u64| interval.saturating_sub(now.saturating_sub(since));
+        let reactor_interval = self.reactor_interval();
+        let queues_in = left(self.looked_wide.get(), self.interval);
+        let reactor_in = reactor.map_or(u64::MAX, |looked_at| left(looked_at, reactor_interval));
+        let (due, next_in) = match (queues_in, reactor_in) {
+            (0, _) => {
+                self.looked_wide.set(now);
+                (Due::Everything, if reactor.is_some() { reactor_interval } else { self.interval })
+            }
+            (_, 0) => (Due::Reactor, reactor_interval.min(queues_in)),
+            _ => (Due::Nothing, queues_in.min(reactor_in)),
         };
-        if due {
-            self.last_look.set(now);
-        }
-        self.count.set(count);
-        self.countdown.store(count, Relaxed);
+        let took = now.saturating_sub(self.counting_since.replace(now)).max(1);
+        let count = u64::from(self.count.get());
+        // At most twice as long: the count may have been spent in a burst.
+        let next = count.saturating_mul(next_in) / took;
+        let next = next.clamp(1, (count * 2).min(u64::from(LONGEST))) as u32;
+        self.count.set(next);
+        self.countdown.store(next, Relaxed);
         due
     }
 }
@@ -96,7 +125,7 @@ mod tests {
                 pace.countdown.store(left - 1, Relaxed);
             } else if pace.ran_out() {
                 reads += 1;
-                if pace.is_due(*now) {
+                if pace.due(*now, None) == Due::Everything {
                     looks.push(*now);
                 }
             }
@@ -143,5 +172,31 @@ mod tests {
         run(&pace, &mut now, 1_000_000, u64::from(LONGEST));
         let (looks, _) = run(&pace, &mut now, 1_000_000, 100);
         assert_eq!(looks.len(), 100);
+    }
+
+    #[test]
+    fn the_reactor_is_looked_at_by_whoever_comes_first_and_the_queues_by_each() {
+        let paces = [Pace::new(100_000), Pace::new(100_000)];
+        let (mut looked_at, mut reactor, mut queues) = (0, Vec::new(), [0; 2]);
+        for now in (0..100_000_000).step_by(5_000) {
+            let core = now as usize / 5_000 % 2;
+            let pace = &paces[core];
+            let left = pace.countdown.load(Relaxed);
+            if left > 1 {
+                pace.countdown.store(left - 1, Relaxed);
+                continue;
+            }
+            assert!(pace.ran_out());
+            let due = pace.due(now, Some(looked_at));
+            queues[core] += u32::from(due == Due::Everything);
+            if due != Due::Nothing {
+                reactor.push(now - looked_at);
+                looked_at = now;
+            }
+        }
+        assert!(queues.iter().all(|looks| (800..=1_000).contains(looks)), "{queues:?} in 1,000 intervals");
+        reactor.sort_unstable();
+        assert!(reactor[reactor.len() / 2] <= 30_000, "the median gap is {}", reactor[reactor.len() / 2]);
+        assert!(reactor[reactor.len() - 1] <= 50_000, "the longest gap is {}", reactor[reactor.len() - 1]);
     }
 }

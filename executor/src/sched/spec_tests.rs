@@ -302,7 +302,7 @@ fn an_overdue_task_leaves_again_at_its_first_yield_point() {
     });
     assert!(matches!(overdue, Some(Yielded::Task(task)) if *task == 7));
     scheduler.begin_poll(core, Source::Overdue, false, false);
-    assert_eq!(scheduler.yield_point(core, || 100, || ()), Some(Way::Park));
+    assert_eq!(scheduler.yield_point(core, &AlwaysAt(100)), Some(Way::Park));
 }
 
 /// userver 65 again: past the slot's three turns the deque goes first, and what is in it is the task that gives way.
@@ -315,7 +315,7 @@ fn what_a_task_gives_way_to_goes_first_whatever_the_turn_of_the_slot() {
         let _ = scheduler.next(core);
     }
     let _ = scheduler.push_woken(core, Box::new(7));
-    assert_eq!(scheduler.yield_point(core, || 0, || ()), Some(Way::Swap));
+    assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Swap));
     scheduler.give_way(core, Box::new(100), Way::Swap, || 0);
     let order: Vec<_> = std::iter::from_fn(|| scheduler.next(core)).map(|(task, _)| *task).collect();
     assert_eq!(order, [7, 100]);
@@ -349,7 +349,7 @@ fn a_late_request_to_return_does_not_shut_out_the_next() {
     let _ = scheduler.next(core);
     scheduler.begin_poll(core, Source::Queue, false, false);
     scheduler.ask_to_return(0, late);
-    assert_eq!(scheduler.yield_point(core, || 0, || ()), None);
+    assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), None);
     scheduler.ask_to_return(0, core.tick());
-    assert_eq!(scheduler.yield_point(core, || 0, || ()), Some(Way::Swap));
+    assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Swap));
 }

@@ -381,7 +381,7 @@ impl Stepper {
                     true => State::GiveWay(task, Way::Park),
                     false => State::Polling(task),
                 },
-                true => match self.scheduler.yield_point(core, || self.now, || ()) {
+                true => match self.scheduler.yield_point(core, &AlwaysAt(self.now)) {
                     // The future is dropped in the same poll.
                     Some(way) if self.rng.u8(..8) == 0 => {
                         core.manners().ask(way);

@@ -1,0 +1,74 @@
+//! Background work that wants every core: tasks that work in chunks, with the peer's politest yield after each.
+
+use crate::crew::Crew;
+use crate::peers::Peer;
+use crate::work::spin;
+use crossbeam_utils::CachePadded;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What a run is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// How many background tasks.
+    pub background: usize,
+    /// How many rounds of [`spin`] a chunk of the background is, and what a request costs: 20 µs.
+    pub chunk: u64,
+    /// Wake-ups or requests a second.
+    pub rate: u32,
+    /// How long.
+    pub time: Duration,
+}
+
+impl Load {
+    /// How many wake-ups or requests there are in all.
+    pub fn events(&self) -> u32 {
+        (self.time.as_secs_f64() * f64::from(self.rate)) as u32
+    }
+}
+
+/// The background of a load.
+#[expect(missing_debug_implementations, reason = "not every peer's handles have one")]
+pub struct Background<P: Peer> {
+    crew: Crew<P>,
+    chunks: Vec<Arc<CachePadded<AtomicU64>>>,
+}
+
+impl<P: Peer> Background<P> {
+    /// Starts it on a peer that was started.
+    pub fn start(load: Load) -> Self {
+        // One each: a line that all cores count on would cost more than the yields that are compared.
+        let mut chunks = Vec::new();
+        let crew = Crew::start(load.background, |stop| {
+            let done = Arc::new(CachePadded::new(AtomicU64::new(0)));
+            chunks.push(done.clone());
+            P::spawn_background(async move {
+                while !stop.load(Relaxed) {
+                    spin(load.chunk);
+                    done.fetch_add(1, Relaxed);
+                    P::polite_yield().await;
+                }
+            })
+        });
+        // They settle: those that share a queue find out that they are all polite.
+        std::thread::sleep(Duration::from_millis(100));
+        Self { crew, chunks }
+    }
+
+    /// Chunks a second while `f` runs.
+    pub fn chunks_during(&self, f: impl FnOnce()) -> f64 {
+        let (before, start) = (self.chunks(), Instant::now());
+        f();
+        (self.chunks() - before) as f64 / start.elapsed().as_secs_f64()
+    }
+
+    fn chunks(&self) -> u64 {
+        self.chunks.iter().map(|done| done.load(Relaxed)).sum()
+    }
+
+    /// Stops it.
+    pub fn end(self) {
+        self.crew.end();
+    }
+}

@@ -1,0 +1,150 @@
+//! How soon is a request over TCP answered, beside background tasks that want every core?
+//!
+//! A client that is none of the runtime's, a thread that sends and one that receives, sends requests at fixed times
+//! over a few loopback connections (open loop: a late answer does not put off the next request). The server is a task
+//! a connection, and works 20 µs for each. The latency is taken from the time at which the request was to be sent to when
+//! the client has its answer, so the client, the kernel and the work are in it. The client asks for real-time
+//! priority: otherwise the kernel lets it wait behind the workers, and the table would be about that.
+
+use crate::background::{Background, Load};
+use crate::peers::Peer;
+use crate::wake::ask_for_real_time;
+use crate::work::{microseconds, spin};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How many connections share the requests.
+const CONNECTIONS: usize = 16;
+
+/// The size of a request and of its answer: its number.
+const SIZE: usize = 4;
+
+/// What came of a run.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Microseconds from when a request was to be sent to when its answer was there, each.
+    pub latencies: Vec<f64>,
+    /// Chunks a second of background work beside the requests.
+    pub beside: f64,
+}
+
+/// Runs the load on a peer that was started.
+///
+/// # Panics
+///
+/// If a request is lost.
+pub fn run<P: Peer>(load: Load) -> Outcome {
+    let address = serve::<P>(load.chunk);
+    let background = Background::<P>::start(load);
+    let mut latencies = Vec::new();
+    let beside = background.chunks_during(|| {
+        let client = std::thread::spawn(move || client(address, load));
+        latencies = client.join().expect("the client does not panic");
+    });
+    background.end();
+    Outcome { latencies, beside }
+}
+
+/// A server for [`CONNECTIONS`] clients, which ends with them.
+fn serve<P: Peer>(work: u64) -> SocketAddr {
+    P::block_on(async {
+        let (listener, address) = P::listen().await.expect("listens on loopback");
+        P::spawn_detached(async move {
+            for _ in 0..CONNECTIONS {
+                let mut stream = P::accept(&listener).await.expect("a client comes");
+                P::spawn_detached(async move {
+                    let mut buffer = [0; 64 * SIZE];
+                    let mut have = 0;
+                    while let Ok(read @ 1..) = P::read(&mut stream, &mut buffer[have..]).await {
+                        have += read;
+                        let whole = have / SIZE * SIZE;
+                        for request in buffer[..whole].chunks(SIZE) {
+                            spin(work);
+                            P::write_all(&mut stream, request).await.expect("the client reads");
+                        }
+                        buffer.copy_within(whole..have, 0);
+                        have -= whole;
+                    }
+                });
+            }
+        });
+        address
+    })
+}
+
+/// Sends requests and takes the answers. Microseconds each was under way.
+fn client(address: SocketAddr, load: Load) -> Vec<f64> {
+    let streams: Vec<_> = (0..CONNECTIONS).map(|_| connect(address)).collect();
+    let answers = Answers::of(&streams);
+    let start = Instant::now() + Duration::from_millis(1);
+    let due = |n| start + Duration::from_secs(1) * n / load.rate;
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            ask_for_real_time();
+            answers.take(load.events(), |n| microseconds(due(n).elapsed()))
+        });
+        scope.spawn(|| {
+            ask_for_real_time();
+            for n in 0..load.events() {
+                // Not a spin: it would take a core from the background.
+                std::thread::sleep(due(n).saturating_duration_since(Instant::now()));
+                (&streams[n as usize % CONNECTIONS]).write_all(&n.to_ne_bytes()).expect("the server reads");
+            }
+        });
+        receiver.join().expect("the receiver does not panic")
+    })
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connects");
+    stream.set_nodelay(true).expect("it is a TCP socket");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a TCP socket");
+    stream
+}
+
+/// The client's side of the answers.
+struct Answers<'a> {
+    epoll: OwnedFd,
+    streams: &'a [TcpStream],
+}
+
+impl<'a> Answers<'a> {
+    fn of(streams: &'a [TcpStream]) -> Self {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor is free");
+        for (index, stream) in streams.iter().enumerate() {
+            let (data, edges) = (epoll::EventData::new_u64(index as u64), EventFlags::IN | EventFlags::ET);
+            epoll::add(&epoll, stream, data, edges).expect("it was not added yet");
+        }
+        Self { epoll, streams }
+    }
+
+    /// So many of them: for each what `note` makes of its number.
+    fn take(&self, answers: u32, note: impl Fn(u32) -> f64) -> Vec<f64> {
+        let mut noted = Vec::with_capacity(answers as usize);
+        let mut events = Vec::with_capacity(CONNECTIONS);
+        while noted.len() < answers as usize {
+            events.clear();
+            let timeout = Timespec { tv_sec: 60, tv_nsec: 0 };
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+                Err(Errno::INTR) => continue,
+                result => result.expect("it is an epoll descriptor"),
+            };
+            assert!(!events.is_empty(), "{} answers are missing after a minute", answers as usize - noted.len());
+            for event in events.drain(..) {
+                // Room for more than there are ever under way on one connection: one read takes all.
+                let mut bytes = [0; 1024 * SIZE];
+                let read = (&self.streams[event.data.u64() as usize]).read(&mut bytes).expect("the server answers");
+                assert!(read > 0 && read.is_multiple_of(SIZE), "the server has closed, or cut an answer in two");
+                let numbers = bytes[..read].as_chunks::<SIZE>().0;
+                noted.extend(numbers.iter().map(|&number| note(u32::from_ne_bytes(number))));
+            }
+        }
+        noted
+    }
+}
