@@ -8,13 +8,22 @@
 //! - A poll that goes on for 10 ms is asked to return at its next yield point or budgeted operation. A polite loop on a
 //!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
 //!   so does an abort.
-//! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll. To see to
-//!   that every millisecond would cost one to two per cent of a core, for 10 to 20 µs a wake-up, on behalf of workers that
-//!   almost always look by themselves. So the monitor comes half as often each time it finds that somebody has, down to
-//!   every four milliseconds, and every millisecond again once it finds that nobody had.
+//! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
 //!
-//! Asleep soon after every worker is: it makes no system call in an idle runtime. Whoever takes a worker out of the idle
-//! set then wakes the monitor as well; a load that never lets all workers rest for 10 ms never pays for that.
+//! # How often it looks
+//!
+//! A wake-up costs 10 to 20 µs of some core, more than all the monitor does with it, so it comes as seldom as its duties
+//! allow:
+//!
+//! - Every half millisecond while a task waits in a slot that an idle worker could take over, and for some looks after
+//!   that. A running task that fills its slot beside an idle worker calls the monitor to it, if it has gone off duty;
+//!   so does a worker that goes to sleep beside a full slot.
+//! - Every millisecond once it has found that nobody had looked at the reactor. Each time somebody had it trusts them
+//!   for twice as long, up to eight milliseconds: so the first bad poll after a time without is noticed that much later,
+//!   and those after it at once.
+//! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
+//!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
+//!   workers rest for 10 ms never pays for that.
 
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
@@ -24,35 +33,49 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// How often the monitor looks while a worker is idle and could take over.
-const LOOK_EVERY: Duration = Duration::from_micros(500);
+/// How often the monitor looks while a task waits in a slot and a worker is idle that could take over.
+const LOOK_AT_SLOTS_EVERY: Duration = Duration::from_micros(500);
 
-/// How often it looks while every worker is busy, so that there is nobody to hand a stuck task to.
-const LOOK_BUSY_EVERY: Duration = Duration::from_millis(10);
+/// For how many looks it goes on with that after it has seen one.
+const ALERT_LOOKS: u32 = 4;
 
-/// How long the reactor may be left alone while every worker is busy or stuck.
+/// How often it looks if there is nothing to look for but polls that go on for too long. After as long as that with every
+/// worker idle it does not look at all.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long the reactor may be left alone.
 const LOOK_AT_IO_EVERY: Duration = Duration::from_millis(1);
 
-/// The longest pause while workers are busy and look at the reactor by themselves.
-const TRUST_FOR: Duration = Duration::from_millis(4);
+/// The longest pause while workers look at the reactor by themselves.
+const TRUST_FOR: Duration = Duration::from_millis(8);
 
 /// How long a poll may go on before it is asked to return.
 const SLICE: Duration = Duration::from_millis(10);
-
-/// How many looks in a row have to find every worker idle before the monitor sleeps without a deadline: some 10 ms, so
-/// that a load with short pauses does not pay for rousing it after each.
-const QUIET_LOOKS: u32 = 20;
 
 /// The monitor's share of a runtime.
 pub(crate) struct Monitor {
     parker: Parker,
     // Set by the monitor before it sleeps without a deadline, cleared by the first to rouse it.
     asleep: AtomicBool,
+    // Set by the monitor while it does not look at slots, cleared by the first to call it back.
+    off_duty: AtomicBool,
 }
 
 impl Monitor {
     pub(crate) fn new() -> Self {
-        Self { parker: Parker::new(), asleep: AtomicBool::new(false) }
+        Self { parker: Parker::new(), asleep: AtomicBool::new(false), off_duty: AtomicBool::new(false) }
+    }
+
+    /// A slot is full, its owner is in a poll, and a worker is idle: has the monitor look at slots.
+    ///
+    /// Without a fence, for this is on the way of every hand-off: a monitor that goes off duty at this very moment may
+    /// miss it (it looks once more, so the store of the slot would have to take longer than that), and then finds the slot
+    /// at its next look, some milliseconds later.
+    #[inline]
+    pub(crate) fn watch_slots(&self) {
+        if self.off_duty.load(Relaxed) && self.off_duty.swap(false, Relaxed) {
+            self.parker.unpark();
+        }
     }
 
     /// Wakes the monitor if it sleeps. Called by whoever has taken a worker out of the idle set, itself included.
@@ -77,6 +100,17 @@ impl Monitor {
         self.asleep.store(false, Relaxed);
     }
 
+    /// Goes off duty as far as slots are concerned. True if it is called back before `deadline`, or need not go.
+    fn is_called_before(&self, deadline: Instant, slot_waits: impl Fn() -> bool) -> bool {
+        self.off_duty.store(true, Relaxed);
+        // Ordering: SeqCst fence, for which `watch_slots` has no partner: see there.
+        fence(SeqCst);
+        if !slot_waits() {
+            self.parker.park_until(deadline);
+        }
+        !self.off_duty.swap(false, Relaxed) || slot_waits()
+    }
+
     /// Makes the calling thread the monitor.
     pub(crate) fn bind(&self) {
         self.parker.bind();
@@ -93,32 +127,32 @@ pub(crate) fn run(shared: &Shared) {
     let monitor = &shared.monitor;
     monitor.bind();
     let mut seen = vec![Seen { poll: 0, since: Instant::now(), asked: false }; shared.workers()];
-    let mut quiet = 0;
-    let mut trust = LOOK_AT_IO_EVERY;
+    let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, LOOK_AT_IO_EVERY);
     while shared.gate.phase() == Phase::Open {
+        let now = Instant::now();
         // Read before the look, which may wake the only idle worker.
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
         if !all_idle(shared) {
-            quiet = 0;
-            look_at_polls(shared, &mut seen);
-        } else if quiet < QUIET_LOOKS {
-            quiet += 1;
+            quiet_since = None;
+            let slots = look_at_polls(shared, &mut seen, now);
+            alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
+        } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
             (0..shared.workers()).for_each(|worker| shared.scheduler.has_returned(worker));
         } else {
             monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open);
-            quiet = 0;
+            quiet_since = None;
             continue;
         }
         let waits_for_io = shared.reactor.has_something();
         if waits_for_io {
             trust = if look_at_io(shared) { LOOK_AT_IO_EVERY } else { (trust * 2).min(TRUST_FOR) };
         }
-        let pause = match somebody_idle {
-            true => LOOK_EVERY,
-            false if waits_for_io => trust,
-            false => LOOK_BUSY_EVERY,
-        };
-        monitor.parker.park_until(Instant::now() + pause);
+        let pause = if waits_for_io { trust } else { LOOK_EVERY };
+        if alert > 0 && somebody_idle {
+            monitor.parker.park_until(now + LOOK_AT_SLOTS_EVERY.min(pause));
+        } else if monitor.is_called_before(now + pause, || shared.slot_waits()) {
+            alert = ALERT_LOOKS;
+        }
     }
 }
 
@@ -149,17 +183,18 @@ struct Seen {
 }
 
 /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that have
-/// had their time to return.
-fn look_at_polls(shared: &Shared, seen: &mut [Seen]) {
-    let (scheduler, now) = (&shared.scheduler, Instant::now());
-    let mut stuck = false;
+/// had their time to return. Whether any slot is full.
+fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
+    let scheduler = &shared.scheduler;
+    let (mut stuck, mut any_full) = (false, false);
     for (index, (core, seen)) in scheduler.cores().iter().zip(seen).enumerate() {
-        let poll = core.polling();
+        let (poll, full) = (core.polling(), !core.slot.is_empty_relaxed());
+        any_full |= full;
         if poll != seen.poll {
             *seen = Seen { poll, since: now, asked: false };
             continue;
         }
-        if !core.slot.is_empty_relaxed() {
+        if full {
             core.mark_stuck(poll);
             stuck = true;
         }
@@ -178,4 +213,5 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen]) {
     if stuck {
         shared.unpark(scheduler.announce());
     }
+    any_full
 }

@@ -208,6 +208,10 @@ impl Worker {
             if foreground {
                 self.mind_the_slot();
             }
+            // Not for what the reactor woke between two polls: that runs next, whoever looks.
+            if self.post().is_running() && !scheduler.idle.nobody_idle() {
+                self.shared.monitor.watch_slots();
+            }
         }
     }
 
@@ -243,7 +247,7 @@ impl Worker {
     fn run_tasks(&self) {
         while self.shared.gate.phase() == Phase::Open {
             if self.core.tick().is_multiple_of(INJECTOR_TICK) {
-                self.poll_io();
+                self.poll_io_now_and_then();
             }
             // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
             let found = self
@@ -346,6 +350,17 @@ impl Worker {
         self.shared.reactor.wants_turn(self.index()) && self.take_turn()
     }
 
+    /// As `poll_io`, unless somebody has looked just now: a worker with short polls comes by every few microseconds.
+    fn poll_io_now_and_then(&self) {
+        let reactor = &self.shared.reactor;
+        if reactor.has_anything_for(self.index()) {
+            let alone = reactor.now().saturating_sub(reactor.looked_at());
+            if alone >= self.core.manners().pace.reactor_interval() {
+                self.take_turn();
+            }
+        }
+    }
+
     /// As `poll_io`, but looks at everybody's timers, whatever there may be.
     pub(crate) fn take_turn(&self) -> bool {
         let mut ready = self.ready.take();
@@ -439,6 +454,10 @@ impl Worker {
     /// reactor found something, and the worker has left the idle set by itself.
     fn wait(&self, ready: &mut Vec<Waker>) -> bool {
         let (parker, reactor) = (&self.post().parker, &self.shared.reactor);
+        // It was filled while nobody was idle, and so nobody minds it.
+        if self.shared.slot_waits() {
+            self.shared.monitor.watch_slots();
+        }
         while !parker.take_token() {
             let mut turn = None;
             parker.park_elsewhere(|| turn = Some(reactor.turn(Wait::Block, ready)));

@@ -4,9 +4,9 @@
 //! the reactor of any other thread ([`set_finder`]). Where neither has an answer (no runtime was ever started in this
 //! process, and a foreign executor makes a socket) a reactor of our own serves, with a thread that does nothing else.
 
+use crate::deferred;
 use crate::reactor::{Reactor, Wait};
 use crate::timer::Shard;
-use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -33,6 +33,7 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
     struct PutBack(Option<(&'static Arc<Reactor>, usize)>);
     impl Drop for PutBack {
         fn drop(&mut self) {
+            deferred::leave();
             ENTERED.set(self.0);
         }
     }
@@ -40,6 +41,7 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
     // and the guard takes it out before the borrow ends.
     let reactor = unsafe { std::mem::transmute::<&Arc<Reactor>, &'static Arc<Reactor>>(reactor) };
     let _put_back = PutBack(ENTERED.replace(Some((reactor, shard))));
+    deferred::enter();
     f()
 }
 
@@ -56,8 +58,14 @@ pub(crate) fn with<R>(f: impl FnOnce(&Arc<Reactor>, usize) -> R) -> io::Result<R
 }
 
 /// The shard for a timer made on this thread.
-pub(crate) fn timers() -> io::Result<Arc<CachePadded<Shard>>> {
-    with(|reactor, shard| reactor.shard(shard).clone())
+pub(crate) fn timers() -> io::Result<&'static Shard> {
+    with(|reactor, shard| reactor.shard(shard))
+}
+
+/// The shard of the worker that runs on this thread.
+#[inline]
+pub(crate) fn own_timers() -> Option<&'static Shard> {
+    ENTERED.get().map(|(reactor, shard)| reactor.shard(shard))
 }
 
 /// The reactor that serves when there is no runtime.

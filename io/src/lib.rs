@@ -6,6 +6,7 @@
 
 mod async_io;
 mod current;
+mod deferred;
 pub mod net;
 mod reactor;
 mod source;
@@ -17,6 +18,7 @@ pub mod driver {
     //! For executors: how to drive a reactor.
 
     pub use crate::current::{Finder, enter, set_finder};
+    pub use crate::deferred::poll_task;
     pub use crate::reactor::{Reactor, Wait};
 }
 

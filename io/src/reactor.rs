@@ -10,7 +10,7 @@
 
 use crate::source::{Direction, Source};
 use crate::sys::{Events, Waiter};
-use crate::timer::{NEVER, Shard};
+use crate::timer::{NEVER, Shard, time_of};
 use crossbeam_utils::CachePadded;
 use slab::Slab;
 use std::fmt;
@@ -25,35 +25,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// What timers need of their reactor. Apart from it, so that a timer holds its shard and nothing that all cores count.
+/// What timers need of their reactor.
 #[derive(Debug)]
 pub(crate) struct Home {
     waiter: Waiter,
     // Until when the thread that has the turn blocks; zero if it does not. Written by that thread.
     blocked_until: CachePadded<AtomicU64>,
-    // Nobody takes turns any more.
-    closed: AtomicBool,
-    epoch: Instant,
 }
 
 impl Home {
-    /// The reactor's clock.
-    pub(crate) fn time_of(&self, instant: Instant) -> u64 {
-        instant.saturating_duration_since(self.epoch).as_nanos().try_into().unwrap_or(NEVER - 1)
+    /// Whether a thread blocks for longer than that, and has to be called back. Ask after a fence.
+    pub(crate) fn blocks_beyond(&self, deadline: u64) -> bool {
+        deadline < self.blocked_until.load(Relaxed)
     }
 
-    /// Whether the reactor was closed.
-    #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        // Ordering: acquire, partner of the release in `Reactor::close`.
-        self.closed.load(Acquire)
-    }
-
-    /// A timer was added that is the first of its shard, after a fence: whoever blocks for longer is called back.
-    pub(crate) fn tell(&self, deadline: u64) {
-        if deadline < self.blocked_until.load(Relaxed) {
-            self.waiter.notify();
-        }
+    /// Ends the turn of a thread that blocks in it, or the next one that is about to.
+    pub(crate) fn notify(&self) {
+        self.waiter.notify();
     }
 }
 
@@ -65,7 +53,9 @@ pub struct Reactor {
     sources: Mutex<Slab<Arc<Source>>>,
     // How many there are, to know without the lock whether the kernel has to be asked.
     registered: AtomicUsize,
-    shards: Box<[Arc<CachePadded<Shard>>]>,
+    shards: Box<[&'static Shard]>,
+    // Nobody takes turns any more.
+    closed: AtomicBool,
     // When the kernel was asked last.
     looked_at: AtomicU64,
 }
@@ -86,25 +76,21 @@ impl Reactor {
     ///
     /// What the system says when it refuses a descriptor.
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
-        let home = Arc::new(Home {
-            waiter: Waiter::new()?,
-            blocked_until: CachePadded::new(AtomicU64::new(0)),
-            closed: AtomicBool::new(false),
-            epoch: Instant::now(),
-        });
+        let home = Arc::new(Home { waiter: Waiter::new()?, blocked_until: CachePadded::new(AtomicU64::new(0)) });
         Ok(Arc::new(Self {
             turn: Mutex::new(Events::new()),
             sources: Mutex::new(Slab::new()),
             registered: AtomicUsize::new(0),
-            shards: (0..=shards).map(|_| Arc::new(CachePadded::new(Shard::new(home.clone())))).collect(),
+            shards: (0..=shards).map(|_| Shard::acquire(home.clone())).collect(),
+            closed: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
             home,
         }))
     }
 
-    /// The reactor's clock: nanoseconds since it was made.
+    /// The clock of reactors: nanoseconds since the first of them looked at it.
     pub fn now(&self) -> u64 {
-        self.home.time_of(Instant::now())
+        time_of(Instant::now())
     }
 
     /// Whether anything is registered that a turn could find.
@@ -112,12 +98,6 @@ impl Reactor {
     pub fn has_sources(&self) -> bool {
         // Ordering: relaxed; who registered something takes part in a turn himself, or is woken by one.
         self.registered.load(Relaxed) != 0
-    }
-
-    /// When the first timer may be due.
-    pub fn next_timer(&self) -> Option<Instant> {
-        let earliest = self.earliest();
-        (earliest != NEVER).then(|| self.home.epoch + Duration::from_nanos(earliest))
     }
 
     fn earliest(&self) -> u64 {
@@ -155,20 +135,21 @@ impl Reactor {
     pub fn close(&self) {
         // Ordering: release, partner of the acquire in `is_closed`. Who comes to wait after the wakers were taken has
         // taken a source's lock after us, and sees it.
-        self.home.closed.store(true, Release);
+        self.closed.store(true, Release);
         let mut woken = Vec::new();
         for (_, source) in &*self.lock_sources() {
             source.set_ready(Direction::Read, true, &mut woken);
             source.set_ready(Direction::Write, true, &mut woken);
         }
-        self.shards.iter().for_each(|shard| shard.fire(NEVER, &mut woken));
+        self.shards.iter().for_each(|shard| shard.close(&mut woken));
         woken.into_iter().for_each(Waker::wake);
     }
 
     /// Whether it was closed.
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.home.is_closed()
+        // Ordering: acquire, partner of the release in `close`.
+        self.closed.load(Acquire)
     }
 
     /// When the last turn was taken, by the reactor's clock.
@@ -237,7 +218,7 @@ impl Reactor {
 
     /// Ends the turn of a thread that blocks in it, or the next one that is about to.
     pub fn notify(&self) {
-        self.home.waiter.notify();
+        self.home.notify();
     }
 
     fn lock_sources(&self) -> MutexGuard<'_, Slab<Arc<Source>>> {
@@ -272,8 +253,16 @@ impl Reactor {
     }
 
     /// The shard of timers with this number; the last one if there are fewer.
-    pub(crate) fn shard(&self, index: usize) -> &Arc<CachePadded<Shard>> {
-        &self.shards[index.min(self.shards.len() - 1)]
+    #[inline]
+    pub(crate) fn shard(&self, index: usize) -> &'static Shard {
+        self.shards[index.min(self.shards.len() - 1)]
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.close();
+        Shard::release(self.shards.iter().copied());
     }
 }
 

@@ -1,71 +1,100 @@
 //! Pending timers: a shard a core, and one for everybody else.
 //!
 //! Most timers never fire: they are the timeouts of what comes in time. So making one and dropping it again has to be
-//! cheap, and sorting is put off. A new timer is written down in a list; only when somebody asks which is next are those
-//! that are still there moved into a heap. One that is dropped before that has cost two uncontended locks and nothing
-//! else. One that is dropped after it leaves its place in the heap behind, and the heap is swept when half of it is dead.
+//! cheap. One that is dropped in the poll that made it never comes here (see `deferred`). One that does is written down
+//! in a list, and only when somebody asks which is next are those that are still there moved into a heap. One that is
+//! dropped leaves its place in the list or the heap behind, and both are swept when half of their places are dead.
 //!
-//! Times are nanoseconds since the reactor was made.
+//! Shards are never freed, and used again by the next reactor: a timer points to its shard without counting, whatever
+//! becomes of its runtime. Serials are unique in the process, so a timer from before finds nothing of its own there, and
+//! nothing of anybody else's.
+//!
+//! Times are nanoseconds since the first of them was asked for.
 
 use crate::reactor::Home;
-use slab::Slab;
+use crossbeam_utils::CachePadded;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
     fence,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
+use std::time::Instant;
 
 /// No timer.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Below this many dead places a heap is not swept.
+/// Below this many dead places they are not swept.
 const SWEEP_FROM: usize = 64;
+
+fn epoch() -> Instant {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    *EPOCH.get_or_init(Instant::now)
+}
+
+/// When a moment is.
+pub(crate) fn time_of(instant: Instant) -> u64 {
+    instant.saturating_duration_since(epoch()).as_nanos().try_into().unwrap_or(NEVER - 1)
+}
 
 /// A shard of the pending timers.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    pub(crate) home: Arc<Home>,
     timers: Mutex<Timers>,
     // Nothing is due before this. May be too early, when the timer it stood for was dropped; never too late. Written
     // under the lock, read without it.
     earliest: AtomicU64,
 }
 
-/// Which timer of a shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key {
-    index: usize,
-    // Tells a timer from a later one in the same place.
-    serial: u64,
-}
-
 #[derive(Debug, Default)]
 struct Timers {
-    entries: Slab<Entry>,
-    // Those that are not in the heap yet.
-    fresh: Vec<usize>,
-    heap: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    // Places in the heap whose timer was dropped.
+    // Whom to tell of a timer that comes first. None while nobody serves the shard.
+    home: Option<Arc<Home>>,
+    // Whom each wakes, by its serial.
+    pending: HashMap<u64, Waker, BuildHasherDefault<SerialHasher>>,
+    // Deadlines and serials: those that nobody has sorted yet, and the others.
+    fresh: Vec<(u64, u64)>,
+    heap: BinaryHeap<Reverse<(u64, u64)>>,
+    // Places in the two whose timer was dropped.
     dead: usize,
-    serial: u64,
+    // Deferred timers up to this serial have come here.
+    came: u64,
+    // Deferred timers that have yet to come, and were dropped on another thread than the one that defers them.
+    dropped_early: Vec<u64>,
 }
 
-#[derive(Debug)]
-struct Entry {
-    deadline: u64,
-    serial: u64,
-    // Its place in `fresh`; `usize::MAX` once it is in the heap.
-    fresh_at: usize,
-    waker: Waker,
+/// A timer on its way to a shard.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timer {
+    pub(crate) serial: u64,
+    pub(crate) deadline: Instant,
 }
 
 impl Shard {
-    pub(crate) fn new(home: Arc<Home>) -> Self {
-        Self { home, timers: Mutex::default(), earliest: AtomicU64::new(NEVER) }
+    /// Shards that no reactor uses.
+    fn free() -> MutexGuard<'static, Vec<&'static Self>> {
+        static FREE: Mutex<Vec<&'static Shard>> = Mutex::new(Vec::new());
+        FREE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A shard of the reactor that lives there, until [`Self::release`].
+    pub(crate) fn acquire(home: Arc<Home>) -> &'static Self {
+        let free = Self::free().pop();
+        let shard = free.unwrap_or_else(|| {
+            let earliest = AtomicU64::new(NEVER);
+            Box::leak(Box::new(CachePadded::new(Self { timers: Mutex::default(), earliest })))
+        });
+        *shard.lock() = Timers { home: Some(home), ..Timers::default() };
+        shard
+    }
+
+    /// Gives the shards of a reactor that is gone to the next. They were closed.
+    pub(crate) fn release(shards: impl Iterator<Item = &'static Self>) {
+        Self::free().extend(shards);
     }
 
     fn lock(&self) -> MutexGuard<'_, Timers> {
@@ -74,59 +103,83 @@ impl Shard {
     }
 
     /// When to look next.
+    #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         // Ordering: relaxed. Against a thread that is about to block for too long there are fences: see `Reactor`.
         self.earliest.load(Relaxed)
     }
 
-    /// Adds a timer. Whoever waits for a later one is told.
-    pub(crate) fn insert(&self, deadline: u64, waker: &Waker) -> Key {
+    /// Adds a timer. Whoever waits for a later one is told. False if nobody serves the shard.
+    #[must_use]
+    pub(crate) fn insert(&self, timer: Timer, waker: &Waker) -> bool {
         let waker = waker.clone();
         let mut timers = self.lock();
-        timers.serial += 1;
-        let (serial, fresh_at) = (timers.serial, timers.fresh.len());
-        let index = timers.entries.insert(Entry { deadline, serial, fresh_at, waker });
-        timers.fresh.push(index);
-        let first = deadline < self.earliest.load(Relaxed);
-        if first {
-            self.earliest.store(deadline, Relaxed);
+        if timers.home.is_none() {
+            return false;
         }
-        drop(timers);
-        if first {
+        let deadline = timers.add(timer, waker);
+        self.advance(timers, deadline);
+        true
+    }
+
+    /// Adds the timers that were deferred, all of them the calling thread's, in the order of their serials.
+    pub(crate) fn insert_deferred(&self, deferred: &mut Vec<Timer>, waker: &Waker) {
+        let Some(last) = deferred.last().copied() else { return };
+        let mut timers = self.lock();
+        timers.came = last.serial;
+        let dropped = std::mem::take(&mut timers.dropped_early);
+        let mut first = NEVER;
+        for timer in deferred.drain(..).filter(|timer| timer.serial != 0 && !dropped.contains(&timer.serial)) {
+            if timers.home.is_some() {
+                // The waker is a task's own: cloning it counts, and calls nobody.
+                first = first.min(timers.add(timer, waker.clone()));
+            }
+        }
+        self.advance(timers, first);
+    }
+
+    /// A timer with this deadline was added, or none, under this lock.
+    fn advance(&self, timers: MutexGuard<'_, Timers>, deadline: u64) {
+        if deadline < self.earliest.load(Relaxed) {
+            self.earliest.store(deadline, Relaxed);
             // Ordering: SeqCst fence, partner of the one in `Reactor::block`: the new deadline is before it, the look at
             // who blocks after it.
             fence(SeqCst);
-            self.home.tell(deadline);
+            let home = timers.home.as_ref().filter(|home| home.blocks_beyond(deadline)).cloned();
+            drop(timers);
+            if let Some(home) = home {
+                home.notify();
+            }
         }
-        Key { index, serial }
     }
 
-    /// Replaces the waker of a timer that has not fired. False if it has.
-    pub(crate) fn update(&self, key: Key, waker: &Waker) -> bool {
+    /// Replaces the waker of a timer that has not fired. False if it has, or is not here yet.
+    pub(crate) fn update(&self, serial: u64, waker: &Waker) -> bool {
         let old = {
             let mut timers = self.lock();
-            let Some(entry) = timers.entries.get_mut(key.index).filter(|entry| entry.serial == key.serial) else {
-                return false;
-            };
-            if entry.waker.will_wake(waker) {
+            let Some(entry) = timers.pending.get_mut(&serial) else { return false };
+            if entry.will_wake(waker) {
                 return true;
             }
-            std::mem::replace(&mut entry.waker, waker.clone())
+            std::mem::replace(entry, waker.clone())
         };
         // Outside of the lock: it may be the last one of a task.
         drop(old);
         true
     }
 
-    /// Drops a timer, if it has not fired.
-    pub(crate) fn remove(&self, key: Key) {
+    /// Drops a timer, if it has not fired. One that was `deferred` may not be here yet.
+    pub(crate) fn remove(&self, serial: u64, deferred: bool) {
         let mut timers = self.lock();
-        if timers.entries.get(key.index).is_none_or(|entry| entry.serial != key.serial) {
-            return;
+        let waker = timers.pending.remove(&serial);
+        if waker.is_some() {
+            timers.dead += 1;
+            timers.sweep_if_worthwhile();
+        } else if deferred && serial > timers.came {
+            timers.dropped_early.push(serial);
         }
-        let entry = timers.remove(key.index);
         drop(timers);
-        drop(entry);
+        drop(waker);
     }
 
     /// Fires what is due: adds the wakers to `woken`.
@@ -136,58 +189,78 @@ impl Shard {
         }
         let mut timers = self.lock();
         timers.sort();
-        while let Some(&Reverse((deadline, serial, index))) = timers.heap.peek() {
-            let alive = timers.entries.get(index).is_some_and(|entry| entry.serial == serial);
-            if alive && deadline > now {
+        while let Some(&Reverse((deadline, serial))) = timers.heap.peek() {
+            if deadline > now && timers.pending.contains_key(&serial) {
                 break;
             }
             timers.heap.pop();
-            if alive {
-                woken.push(timers.entries.remove(index).waker);
-            } else {
-                timers.dead -= 1;
+            match timers.pending.remove(&serial) {
+                Some(waker) => woken.push(waker),
+                None => timers.dead -= 1,
             }
         }
-        let next = timers.heap.peek().map_or(NEVER, |Reverse((deadline, ..))| *deadline);
+        let next = timers.heap.peek().map_or(NEVER, |Reverse((deadline, _))| *deadline);
         self.earliest.store(next, Relaxed);
+    }
+
+    /// Nobody serves it any more: fires everything.
+    pub(crate) fn close(&self, woken: &mut Vec<Waker>) {
+        let mut timers = self.lock();
+        self.earliest.store(NEVER, Relaxed);
+        let all = std::mem::take(&mut *timers);
+        woken.extend(all.pending.into_values());
     }
 
     /// How many are pending.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.lock().entries.len()
+        self.lock().pending.len()
     }
 }
 
 impl Timers {
-    fn remove(&mut self, index: usize) -> Entry {
-        let entry = self.entries.remove(index);
-        if entry.fresh_at == usize::MAX {
-            self.dead += 1;
-            if self.dead > SWEEP_FROM && self.dead > self.heap.len() / 2 {
-                self.sweep();
-            }
-        } else {
-            self.fresh.swap_remove(entry.fresh_at);
-            if let Some(&moved) = self.fresh.get(entry.fresh_at) {
-                self.entries[moved].fresh_at = entry.fresh_at;
-            }
-        }
-        entry
+    fn add(&mut self, Timer { serial, deadline }: Timer, waker: Waker) -> u64 {
+        let deadline = time_of(deadline);
+        self.pending.insert(serial, waker);
+        self.fresh.push((deadline, serial));
+        deadline
     }
 
     fn sort(&mut self) {
-        for index in self.fresh.drain(..) {
-            let entry = &mut self.entries[index];
-            entry.fresh_at = usize::MAX;
-            self.heap.push(Reverse((entry.deadline, entry.serial, index)));
+        for (deadline, serial) in self.fresh.drain(..) {
+            match self.pending.contains_key(&serial) {
+                true => self.heap.push(Reverse((deadline, serial))),
+                false => self.dead -= 1,
+            }
         }
     }
 
-    fn sweep(&mut self) {
-        let entries = &self.entries;
-        self.heap.retain(|Reverse((_, serial, index))| entries.get(*index).is_some_and(|e| e.serial == *serial));
-        self.dead = 0;
+    fn sweep_if_worthwhile(&mut self) {
+        if self.dead > SWEEP_FROM && self.dead > (self.heap.len() + self.fresh.len()) / 2 {
+            let pending = &self.pending;
+            self.heap.retain(|Reverse((_, serial))| pending.contains_key(serial));
+            self.fresh.retain(|(_, serial)| pending.contains_key(serial));
+            self.dead = 0;
+        }
+    }
+}
+
+/// Serials are already as different as can be: one multiplication spreads them.
+#[derive(Debug, Default)]
+struct SerialHasher(u64);
+
+impl Hasher for SerialHasher {
+    fn write_u64(&mut self, serial: u64) {
+        let product = u128::from(serial) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("serials are hashed, and nothing else");
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -205,21 +278,22 @@ mod tests {
             (seed >> 33) % below
         };
         let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
-        let shard = &**reactor.shard(0);
+        let shard = reactor.shard(0);
         // A waker of its own for each, so that they can be told apart.
-        let mut pending: BTreeMap<u64, (u64, Key, Waker)> = BTreeMap::new();
+        let mut pending: BTreeMap<u64, (u64, u64, Waker)> = BTreeMap::new();
         let mut now = 0;
         for name in 0..50_000 {
             match random(8) {
                 0..4 => {
                     let (deadline, waker) = (now + random(1_000), Waker::from(std::sync::Arc::new(Nobody)));
-                    let key = shard.insert(deadline, &waker);
-                    pending.insert(name, (deadline, key, waker));
+                    let serial = name + 1;
+                    assert!(shard.insert(timer(serial, deadline), &waker));
+                    pending.insert(name, (deadline, serial, waker));
                 }
                 4..7 if !pending.is_empty() => {
                     let nth = random(pending.len() as u64) as usize;
                     let name = *pending.keys().nth(nth).expect("not empty");
-                    shard.remove(pending.remove(&name).expect("there").1);
+                    shard.remove(pending.remove(&name).expect("there").1, false);
                 }
                 _ => {
                     now += random(200);
@@ -228,9 +302,9 @@ mod tests {
                     let due: Vec<_> = pending.iter().filter(|(_, timer)| timer.0 <= now).map(|(n, _)| *n).collect();
                     assert_eq!(woken.len(), due.len());
                     for name in due {
-                        let (_, key, waker) = pending.remove(&name).expect("there");
+                        let (_, serial, waker) = pending.remove(&name).expect("there");
                         assert!(woken.iter().any(|woken| woken.will_wake(&waker)));
-                        shard.remove(key);
+                        shard.remove(serial, false);
                     }
                 }
             }
@@ -242,18 +316,55 @@ mod tests {
     #[test]
     fn what_was_dropped_leaves_no_heap_behind() {
         let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
-        let shard = &**reactor.shard(0);
+        let shard = reactor.shard(0);
+        let mut serials = 1..;
         for round in 0..100 {
-            let keys: Vec<_> = (0..1_000).map(|n| shard.insert(1_000_000 + n, Waker::noop())).collect();
+            let made: Vec<_> = serials.by_ref().take(1_000).collect();
+            for &serial in &made {
+                assert!(shard.insert(timer(serial, 1_000_000 + serial), Waker::noop()));
+            }
             if round % 2 == 0 {
                 // Into the heap.
                 shard.lock().sort();
             }
-            keys.into_iter().for_each(|key| shard.remove(key));
+            made.into_iter().for_each(|serial| shard.remove(serial, false));
         }
         let timers = shard.lock();
-        assert!(timers.heap.len() <= 2 * SWEEP_FROM + 1, "{} places", timers.heap.len());
-        assert!(timers.fresh.is_empty());
+        let places = timers.heap.len() + timers.fresh.len();
+        assert!(places <= 2 * SWEEP_FROM + 1, "{places} places");
+        assert_eq!(places, timers.dead);
+    }
+
+    #[test]
+    fn a_deferred_timer_that_was_dropped_by_another_thread_never_comes() {
+        let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
+        let shard = reactor.shard(0);
+        shard.remove(5, true);
+        let mut deferred = vec![timer(4, 1), timer(5, 2)];
+        shard.insert_deferred(&mut deferred, Waker::noop());
+        assert_eq!((shard.len(), shard.earliest()), (1, 1));
+        // Those that have come and gone leave nothing behind.
+        shard.fire(10, &mut Vec::new());
+        shard.remove(4, true);
+        assert!(shard.lock().dropped_early.is_empty());
+    }
+
+    #[test]
+    fn a_closed_shard_takes_nothing_and_is_used_again() {
+        let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
+        let shard = reactor.shard(0);
+        assert!(shard.insert(timer(1, 5), Waker::noop()));
+        let mut woken = Vec::new();
+        shard.close(&mut woken);
+        assert_eq!((woken.len(), shard.len(), shard.earliest()), (1, 0, NEVER));
+        assert!(!shard.insert(timer(2, 5), Waker::noop()));
+        shard.insert_deferred(&mut vec![timer(3, 5)], Waker::noop());
+        assert_eq!((shard.len(), shard.earliest()), (0, NEVER));
+    }
+
+    /// A timer that is due so many nanoseconds after the epoch.
+    fn timer(serial: u64, deadline: u64) -> Timer {
+        Timer { serial, deadline: epoch() + std::time::Duration::from_nanos(deadline) }
     }
 
     struct Nobody;

@@ -58,6 +58,11 @@ impl Post {
         self.running.store(0, Relaxed);
     }
 
+    /// Whether a task is running.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Relaxed) != 0
+    }
+
     /// The task that was running a moment ago, and where it was spawned.
     pub(crate) fn running(&self) -> Option<(Id, &'static Location<'static>)> {
         let id = Id::from_raw(self.running.load(Relaxed))?;
@@ -90,6 +95,13 @@ impl Shared {
     /// Nanoseconds since the runtime was started: the clock of the scheduler and of the reactor.
     pub(crate) fn now(&self) -> u64 {
         self.reactor.now()
+    }
+
+    /// Whether a task waits in the slot of a worker that is in a poll, while another is idle.
+    pub(crate) fn slot_waits(&self) -> bool {
+        let mut cores = self.scheduler.cores().iter().zip(&self.posts);
+        self.scheduler.idle.counts().idle() > 0
+            && cores.any(|(core, post)| !core.slot.is_empty_relaxed() && post.is_running())
     }
 
     pub(crate) fn workers(&self) -> usize {

@@ -78,7 +78,7 @@ impl<F: Future> Future for TaskFuture<F> {
             let future = this.future.as_mut().expect("async-task does not poll a finished task");
             // SAFETY: `this` was pinned, and `future` is pinned with it.
             let mut future = unsafe { Pin::new_unchecked(future) };
-            match contain(|| future.as_mut().poll(cx)) {
+            match contain(|| giveway_io::driver::poll_task(cx.waker(), || future.as_mut().poll(cx))) {
                 Ok(Poll::Pending) => {
                     this.meta().register();
                     return Poll::Pending;

@@ -1,14 +1,12 @@
 //! A timer that a task waits for.
 
-use crate::current;
-use crate::timer::{Key, Shard};
-use crossbeam_utils::CachePadded;
+use crate::timer::{self, Shard, time_of};
+use crate::{current, deferred};
 use giveway_budget::poll_proceed;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 /// What stands for the end of time: far enough that nobody waits for it, near enough that it can be added to.
@@ -81,9 +79,55 @@ pub struct Sleep {
     timer: Option<Timer>,
 }
 
+/// A timer that was started. Dropping it stops it.
 struct Timer {
-    shard: Arc<CachePadded<Shard>>,
-    key: Key,
+    shard: &'static Shard,
+    serial: u64,
+    // Its place in the list of timers to be registered when the poll is over, if it was put there.
+    deferred: Option<usize>,
+}
+
+impl Timer {
+    /// None if the runtime is shut down.
+    fn start(deadline: Instant, waker: &Waker) -> Option<Self> {
+        let serial = deferred::next_serial();
+        let timer = timer::Timer { serial, deadline };
+        if let Some((shard, place)) = deferred::defer(timer, waker) {
+            return Some(Self { shard, serial, deferred: Some(place) });
+        }
+        let shard = match current::timers() {
+            Ok(shard) => shard,
+            Err(error) => panic!("there is no runtime to keep this timer, and none could be started: {error}"),
+        };
+        shard.insert(timer, waker).then_some(Self { shard, serial, deferred: None })
+    }
+
+    /// Its deadline has passed.
+    fn end(self, deadline: Instant) {
+        let deferred = self.deferred.is_some_and(|place| deferred::has(place, self.serial));
+        if !deferred && self.shard.earliest() > time_of(deadline) {
+            // It has fired: nothing is pending that is due before `earliest`. So there is nothing to stop, and no lock to
+            // take. (Unless another thread has it in its list at this very moment: then that one's task is woken in vain.)
+            std::mem::forget(self);
+        }
+    }
+
+    /// Makes it wake this one from now on. False if it has fired.
+    fn wakes(&self, waker: &Waker) -> bool {
+        match self.deferred {
+            Some(place) if deferred::has(place, self.serial) => deferred::is_own(waker),
+            _ => self.shard.update(self.serial, waker),
+        }
+    }
+}
+
+impl Drop for Timer {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.deferred.is_some_and(|place| deferred::cancel(place, self.serial)) {
+            self.shard.remove(self.serial, self.deferred.is_some());
+        }
+    }
 }
 
 impl Sleep {
@@ -115,7 +159,7 @@ impl Sleep {
         Instant::now() >= self.deadline
     }
 
-    /// Makes it wait for another moment, whether it was over or not. It stays with its runtime.
+    /// Makes it wait for another moment, whether it was over or not. Poll it again: until then nobody is woken.
     ///
     /// # Examples
     ///
@@ -131,9 +175,7 @@ impl Sleep {
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
         self.deadline = deadline;
         self.look_first = true;
-        if let Some(timer) = &self.timer {
-            timer.shard.remove(timer.key);
-        }
+        self.timer = None;
     }
 }
 
@@ -144,42 +186,24 @@ impl Future for Sleep {
         let spent = ready!(poll_proceed(cx));
         let this = &mut *self;
         if (this.look_first || this.timer.is_some()) && Instant::now() >= this.deadline {
+            if let Some(timer) = this.timer.take() {
+                timer.end(this.deadline);
+            }
             spent.made_progress();
             return Poll::Ready(());
         }
-        // One whose runtime was shut down goes on in the one where it is polled.
-        if this.timer.as_ref().is_some_and(|timer| timer.shard.home.is_closed()) {
+        if !this.timer.as_ref().is_some_and(|timer| timer.wakes(cx.waker())) {
+            // The first time, or again: it may have fired because its runtime was shut down, and then goes on in the one
+            // where it is polled.
             this.timer = None;
-        }
-        match &mut this.timer {
-            // Not due, so it has not fired, unless it was reset.
-            Some(timer) if timer.shard.update(timer.key, cx.waker()) => {}
-            Some(timer) => {
-                let deadline = timer.shard.home.time_of(this.deadline);
-                timer.key = timer.shard.insert(deadline, cx.waker());
+            this.timer = Timer::start(this.deadline, cx.waker());
+            if this.timer.is_none() {
+                cx.waker().wake_by_ref();
             }
-            none => {
-                let shard = match current::timers() {
-                    Ok(shard) => shard,
-                    Err(error) => panic!("there is no runtime to keep this timer, and none could be started: {error}"),
-                };
-                let key = shard.insert(shard.home.time_of(this.deadline), cx.waker());
-                if shard.home.is_closed() {
-                    // Too late for closing to have seen it.
-                    cx.waker().wake_by_ref();
-                }
-                *none = Some(Timer { shard, key });
-            }
+            // Made in the past or not, the next poll asks the clock.
+            this.look_first = true;
         }
         Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some(timer) = &self.timer {
-            timer.shard.remove(timer.key);
-        }
     }
 }
 

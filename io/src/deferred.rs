@@ -1,0 +1,153 @@
+//! Timers of the poll that goes on: they are not registered before it is over.
+//!
+//! A timer wakes its task. While the task is being polled there is nothing to wake, so a timer that it waits for can be
+//! registered when the poll returns, and one that is dropped before that never is. Most are: an operation with a timeout
+//! usually ends in the poll that made the timeout, or in the next. Made and dropped like that a timer costs a look at the
+//! clock and two thread-local lists' ends: no lock, no reference count, no memory.
+//!
+//! Only for timers that are waited for with the waker of the task itself, and that is told by its *address*: combinators
+//! that poll their parts with the task's own context pass it on. An executor that is nested in the task has a waker of
+//! its own, and blocks the thread until it is woken; its timers must not wait for the task's poll to return.
+//!
+//! A timer may be moved to another thread within the poll, and dropped or waited for there. The list is this thread's
+//! alone, so the other one leaves word at the shard (`Shard::remove`), and it is read when the list comes there.
+
+use crate::current;
+use crate::timer::{Shard, Timer};
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Poll, Waker};
+
+thread_local! {
+    // The waker of the task that is being polled on this thread. Compared, never followed.
+    static TASK: Cell<*const Waker> = const { Cell::new(ptr::null()) };
+    // Whether there is anything in the list. It has no destructor, and costs one load at the end of each poll.
+    static ANY: Cell<bool> = const { Cell::new(false) };
+    // Timers that are to be registered when the poll is over. A serial of zero: it was dropped. Without a destructor too,
+    // which makes it cheaper to get at: `leave` frees it.
+    static LIST: RefCell<ManuallyDrop<Vec<Timer>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
+}
+
+/// A longer list is not kept for the next poll.
+const KEEP: usize = 1_024;
+
+/// Polls a task: `poll` is to use this waker. For executors, on threads that are inside [`enter`](crate::driver::enter);
+/// elsewhere it makes no difference.
+///
+/// Registers the timers that the task waits for when `poll` returns. A task that is done waits for none.
+#[inline]
+pub fn poll_task<T>(waker: &Waker, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    let outer = TASK.get();
+    // A task that is polled inside of another's poll, whoever does that, defers nothing: the list is the other's.
+    TASK.set(if outer.is_null() { waker } else { ptr::null() });
+    let ended = Ended { outer };
+    let result = poll();
+    if ANY.get() && outer.is_null() && result.is_pending() {
+        register(waker);
+    }
+    drop(ended);
+    result
+}
+
+struct Ended {
+    outer: *const Waker,
+}
+
+impl Drop for Ended {
+    #[inline]
+    fn drop(&mut self) {
+        TASK.set(self.outer);
+        // It has ended, or panicked. What is left is nobody's timer, or somebody's who polls it again.
+        if ANY.get() && self.outer.is_null() {
+            forget();
+        }
+    }
+}
+
+#[cold]
+fn forget() {
+    LIST.with_borrow_mut(|list| list.clear());
+    ANY.set(false);
+}
+
+#[cold]
+fn register(waker: &Waker) {
+    LIST.with_borrow_mut(|list| {
+        if let Some(shard) = current::own_timers() {
+            shard.insert_deferred(list, waker);
+        }
+        list.clear();
+        list.shrink_to(KEEP);
+    });
+    ANY.set(false);
+}
+
+/// A number that no other timer of the process has, and larger than those that this thread has had before, and than those
+/// that any thread had before this one called [`enter`].
+pub(crate) fn next_serial() -> u64 {
+    const BLOCK: u64 = 1 << 16;
+    static BLOCKS: AtomicU64 = AtomicU64::new(1);
+    let next = NEXT.get();
+    // Ordering: relaxed; all that matters is that a block is taken once.
+    let serial = if next.is_multiple_of(BLOCK) { BLOCKS.fetch_add(1, Relaxed) * BLOCK } else { next };
+    NEXT.set(serial + 1);
+    serial
+}
+
+thread_local! {
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The thread comes to serve a shard: its serials are larger than those of whoever has before.
+pub(crate) fn enter() {
+    NEXT.set(0);
+}
+
+/// The thread serves it no more.
+pub(crate) fn leave() {
+    ANY.set(false);
+    drop(ManuallyDrop::into_inner(LIST.take()));
+}
+
+/// Whether a timer with this waker can be deferred.
+#[inline]
+pub(crate) fn is_own(waker: &Waker) -> bool {
+    ptr::eq(TASK.get(), waker)
+}
+
+/// Defers a timer: the shard that it will go to, and its place in the list. None if it is to be registered at once.
+#[inline]
+pub(crate) fn defer(timer: Timer, waker: &Waker) -> Option<(&'static Shard, usize)> {
+    if !is_own(waker) {
+        return None;
+    }
+    let shard = current::own_timers()?;
+    let place = LIST.with_borrow_mut(|list| {
+        list.push(timer);
+        list.len() - 1
+    });
+    ANY.set(true);
+    Some((shard, place))
+}
+
+/// Whether a timer is still in this thread's list.
+pub(crate) fn has(place: usize, serial: u64) -> bool {
+    ANY.get() && LIST.with_borrow(|list| list.get(place).is_some_and(|timer| timer.serial == serial))
+}
+
+/// Drops a timer that is still in this thread's list. False if it is not.
+#[inline]
+pub(crate) fn cancel(place: usize, serial: u64) -> bool {
+    if !ANY.get() {
+        return false;
+    }
+    LIST.with_borrow_mut(|list| {
+        let Some(timer) = list.get_mut(place).filter(|timer| timer.serial == serial) else { return false };
+        timer.serial = 0;
+        while list.pop_if(|last| last.serial == 0).is_some() {}
+        ANY.set(!list.is_empty());
+        true
+    })
+}
