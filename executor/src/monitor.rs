@@ -18,9 +18,9 @@
 //! - Every half millisecond while a task waits in a slot that an idle worker could take over, and for some looks after
 //!   that. A running task that fills its slot beside an idle worker calls the monitor to it, if it has gone off duty;
 //!   so does a worker that goes to sleep beside a full slot.
-//! - Every millisecond once it has found that nobody had looked at the reactor. Each time somebody had it trusts them
-//!   for twice as long, up to eight milliseconds: so the first bad poll after a time without is noticed that much later,
-//!   and those after it at once.
+//! - Every millisecond once it has found that nobody had looked at the reactor. When somebody had, many times in a row, it
+//!   trusts them for twice as long, up to five milliseconds: so the first bad poll after half a second without is
+//!   noticed that much later, and those after it soon.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that.
@@ -47,7 +47,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_AT_IO_EVERY: Duration = Duration::from_millis(1);
 
 /// The longest pause while workers look at the reactor by themselves.
-const TRUST_FOR: Duration = Duration::from_millis(8);
+const TRUST_FOR: Duration = Duration::from_millis(5);
+
+/// How many times in a row somebody has to have looked for the pause to be doubled.
+const EARN_TRUST: u32 = 64;
 
 /// How long a poll may go on before it is asked to return.
 const SLICE: Duration = Duration::from_millis(10);
@@ -127,7 +130,7 @@ pub(crate) fn run(shared: &Shared) {
     let monitor = &shared.monitor;
     monitor.bind();
     let mut seen = vec![Seen { poll: 0, since: Instant::now(), asked: false }; shared.workers()];
-    let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, LOOK_AT_IO_EVERY);
+    let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     while shared.gate.phase() == Phase::Open {
         let now = Instant::now();
         // Read before the look, which may wake the only idle worker.
@@ -145,13 +148,31 @@ pub(crate) fn run(shared: &Shared) {
         }
         let waits_for_io = shared.reactor.has_something();
         if waits_for_io {
-            trust = if look_at_io(shared) { LOOK_AT_IO_EVERY } else { (trust * 2).min(TRUST_FOR) };
+            trust.learn(look_at_io(shared));
         }
-        let pause = if waits_for_io { trust } else { LOOK_EVERY };
+        let pause = if waits_for_io { trust.pause } else { LOOK_EVERY };
         if alert > 0 && somebody_idle {
             monitor.parker.park_until(now + LOOK_AT_SLOTS_EVERY.min(pause));
         } else if monitor.is_called_before(now + pause, || shared.slot_waits()) {
             alert = ALERT_LOOKS;
+        }
+    }
+}
+
+/// For how long the monitor leaves the reactor to the workers.
+struct Trust {
+    pause: Duration,
+    earned: u32,
+}
+
+impl Trust {
+    fn learn(&mut self, nobody_looked: bool) {
+        if nobody_looked {
+            *self = Self { pause: LOOK_AT_IO_EVERY, earned: 0 };
+        } else if self.earned < EARN_TRUST {
+            self.earned += 1;
+        } else {
+            *self = Self { pause: (self.pause * 2).min(TRUST_FOR), earned: 0 };
         }
     }
 }
