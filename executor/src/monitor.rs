@@ -28,9 +28,8 @@
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
-use giveway_io::driver::Wait;
+use giveway_io::driver::{Wait, wake_all};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How often the monitor looks while a task waits in a slot and a worker is idle that could take over.
@@ -190,7 +189,7 @@ fn look_at_io(shared: &Shared) -> bool {
     let mut ready = Vec::new();
     // An error here is one of our own making, and the next turn that waits tells of it.
     let _looked = shared.reactor.turn(Wait::Not, &mut ready);
-    ready.into_iter().for_each(Waker::wake);
+    wake_all(&mut ready);
     true
 }
 

@@ -8,7 +8,7 @@ use crate::sched::{Announce, CountedOut, INJECTOR_TICK, Local, SEARCH_ROUNDS, So
 use crate::task::{Class, Id, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::{OPERATIONS, with_budget};
-use giveway_io::driver::Wait;
+use giveway_io::driver::{Wait, wake_all};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -372,7 +372,7 @@ impl Worker {
     fn wake_ready(&self, mut ready: Vec<Waker>) -> bool {
         let any = !ready.is_empty();
         // The wakers are anybody's code: nothing is borrowed while they run.
-        ready.drain(..).for_each(Waker::wake);
+        wake_all(&mut ready);
         self.ready.replace(ready);
         any
     }

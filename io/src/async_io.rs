@@ -155,7 +155,7 @@ impl<T: AsFd> Async<T> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => {
                     if result.as_ref().is_ok_and(drained) {
-                        self.source.clear(direction, seen);
+                        self.source.drained(direction, seen);
                     }
                     spent.made_progress();
                     return Poll::Ready(result);

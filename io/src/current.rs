@@ -5,7 +5,7 @@
 //! process, and a foreign executor makes a socket) a reactor of our own serves, with a thread that does nothing else.
 
 use crate::deferred;
-use crate::reactor::{Reactor, Wait};
+use crate::reactor::{Reactor, Wait, wake_all};
 use crate::timer::Shard;
 use std::cell::Cell;
 use std::io;
@@ -90,6 +90,6 @@ fn drive(reactor: &Reactor) {
             eprintln!("giveway-io: waiting for I/O failed: {error}");
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
-        woken.drain(..).for_each(std::task::Waker::wake);
+        wake_all(&mut woken);
     }
 }

@@ -151,3 +151,12 @@ pub(crate) fn cancel(place: usize, serial: u64) -> bool {
         true
     })
 }
+
+/// Moves a timer that is still in this thread's list to another time. False if it is not there.
+pub(crate) fn reset(place: usize, Timer { serial, deadline }: Timer) -> bool {
+    ANY.get()
+        && LIST.with_borrow_mut(|list| {
+            let timer = list.get_mut(place).filter(|timer| timer.serial == serial);
+            timer.map(|timer| timer.deadline = deadline).is_some()
+        })
+}

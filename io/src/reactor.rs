@@ -16,6 +16,7 @@ use slab::Slab;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -138,11 +139,10 @@ impl Reactor {
         self.closed.store(true, Release);
         let mut woken = Vec::new();
         for (_, source) in &*self.lock_sources() {
-            source.set_ready(Direction::Read, true, &mut woken);
-            source.set_ready(Direction::Write, true, &mut woken);
+            source.close(&mut woken);
         }
         self.shards.iter().for_each(|shard| shard.close(&mut woken));
-        woken.into_iter().for_each(Waker::wake);
+        wake_all(&mut woken);
     }
 
     /// Whether it was closed.
@@ -189,7 +189,8 @@ impl Reactor {
         // Ordering: SeqCst fence, partner of the one in `Shard::insert`. A timer that is added while we go to sleep sees
         // until when we mean to, or we see the timer.
         fence(SeqCst);
-        let until = self.earliest();
+        // The earlier of the two: what was due first may be gone by now, but whoever adds a timer goes by what we said.
+        let until = until.min(self.earliest());
         let timeout = match until {
             NEVER => None,
             until => Some(Duration::from_nanos(until.saturating_sub(self.now()))),
@@ -208,10 +209,10 @@ impl Reactor {
             // Gone already; or another by now, which then tries once in vain.
             let Some(source) = sources.get(event.key) else { continue };
             if event.readable {
-                source.set_ready(Direction::Read, event.read_ended, woken);
+                source.set_ready(Direction::Read, event.more_to_read, woken);
             }
             if event.writable {
-                source.set_ready(Direction::Write, event.write_ended, woken);
+                source.set_ready(Direction::Write, event.more_to_write, woken);
             }
         }
     }
@@ -263,6 +264,17 @@ impl Drop for Reactor {
     fn drop(&mut self) {
         self.close();
         Shard::release(self.shards.iter().copied());
+    }
+}
+
+/// Wakes them all, with no lock held. A waker is anybody's code: one that panics must not keep the others from being woken,
+/// nor end the thread that serves everybody. (What it says has been printed by then.)
+pub fn wake_all(woken: &mut Vec<Waker>) {
+    for waker in woken.drain(..) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            // Its destructor may panic as well; that payload is a string of ours at worst.
+            let _again = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+        }
     }
 }
 

@@ -3,8 +3,11 @@
 //! The poller reports edges: once, when a direction becomes ready. So readiness is kept here until an operation finds out
 //! that it is over. A direction is one word: a bit that says ready, and above it a tick that every event advances. Who
 //! finds the descriptor not ready after all clears the bit only if the tick is still the one it saw: an event that came
-//! in between is not wiped out. The tick has 62 bits, and the word is compared whole (tokio 6133, PR 6134 and 8331 are
+//! in between is not wiped out. The tick has 61 bits, and the word is compared whole (tokio 6133, PR 6134 and 8331 are
 //! about a tick that was cut short; each direction has its own, tokio PR 8221).
+//!
+//! An operation that moved less than it could has usually moved all that there was, and need not be followed by one that
+//! finds nothing. Not so once an event has told of something beyond the data: an end, an error, an urgent byte.
 
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -25,9 +28,11 @@ pub(crate) enum Direction {
 pub(crate) struct Seen(u64);
 
 const READY: u64 = 1;
-/// The end was reported: from now on the direction is always ready, for the end of the stream or an error.
-const ENDED: u64 = 2;
-const TICK: u64 = 4;
+/// Nobody will report anything any more: the direction is always ready, for an error.
+const CLOSED: u64 = 2;
+/// There is, or was, more than data: what is moved in part may be followed by it, without an event of its own.
+const MORE: u64 = 4;
+const TICK: u64 = 8;
 
 impl Seen {
     pub(crate) fn is_ready(self) -> bool {
@@ -65,19 +70,36 @@ impl Source {
         Seen(self.half(direction).state.load(Acquire))
     }
 
-    /// An operation found the descriptor not ready, after it had seen it so; or took all that there was.
+    /// An operation moved less than it could, after it had seen the descriptor ready.
+    #[inline]
+    pub(crate) fn drained(&self, direction: Direction, seen: Seen) {
+        if seen.0 & MORE == 0 {
+            self.clear(direction, seen);
+        }
+    }
+
+    /// An operation found the descriptor not ready, after it had seen it so.
     pub(crate) fn clear(&self, direction: Direction, seen: Seen) {
-        if seen.0 & ENDED != 0 {
+        if seen.0 & CLOSED != 0 {
             return;
         }
         // Ordering: relaxed on failure: an event came in between, and the caller looks again.
         let _newer = self.half(direction).state.compare_exchange(seen.0, seen.0 & !READY, AcqRel, Relaxed);
     }
 
-    /// An event: the direction is ready, and stays so if it has `ended`. Adds those who wait for it to `woken`.
-    pub(crate) fn set_ready(&self, direction: Direction, ended: bool, woken: &mut Vec<Waker>) {
+    /// An event: the direction is ready, and there is `more` than data. Adds those who wait for it to `woken`.
+    pub(crate) fn set_ready(&self, direction: Direction, more: bool, woken: &mut Vec<Waker>) {
+        self.set(direction, if more { READY | MORE } else { READY }, woken);
+    }
+
+    /// There will be no more events: from now on it is always ready. Adds those who wait to `woken`.
+    pub(crate) fn close(&self, woken: &mut Vec<Waker>) {
+        self.set(Direction::Read, READY | CLOSED, woken);
+        self.set(Direction::Write, READY | CLOSED, woken);
+    }
+
+    fn set(&self, direction: Direction, bits: u64, woken: &mut Vec<Waker>) {
         let half = self.half(direction);
-        let bits = if ended { READY | ENDED } else { READY };
         // Ordering: AcqRel, partner of `look`. It comes before the lock is taken: see `poll_ready`.
         let _before = half.state.fetch_update(AcqRel, Relaxed, |state| Some((state | bits) + TICK));
         woken.append(&mut lock(&half.waiting));
@@ -142,13 +164,25 @@ mod tests {
 
     /// An end that is reported together with the last bytes has no event of its own.
     #[test]
-    fn readiness_stays_when_the_end_was_reported() {
+    fn readiness_outlasts_a_short_read_when_an_end_was_reported() {
         let source = Source::new();
+        source.drained(Read, source.look(Read));
+        assert!(!source.look(Read).is_ready());
         source.set_ready(Read, true, &mut Vec::new());
-        source.clear(Read, source.look(Read));
+        source.drained(Read, source.look(Read));
         assert!(source.look(Read).is_ready());
-        source.clear(Write, source.look(Write));
-        assert!(!source.look(Write).is_ready());
+        source.clear(Read, source.look(Read));
+        assert!(!source.look(Read).is_ready(), "an operation that would block knows");
+    }
+
+    #[test]
+    fn a_closed_source_is_ready_for_good() {
+        let source = Source::new();
+        source.close(&mut Vec::new());
+        for direction in [Read, Write] {
+            source.clear(direction, source.look(direction));
+            assert!(source.look(direction).is_ready());
+        }
     }
 
     /// smol PR 170: with two tasks waiting on one source the wake-up of one was lost.

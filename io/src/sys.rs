@@ -14,8 +14,8 @@ pub(crate) struct Event {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     /// There will be no other event for the end of the direction.
-    pub(crate) read_ended: bool,
-    pub(crate) write_ended: bool,
+    pub(crate) more_to_read: bool,
+    pub(crate) more_to_write: bool,
 }
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
@@ -162,8 +162,8 @@ mod epoll {
                     key: event.data.u64() as usize,
                     readable: flags.intersects(READ),
                     writable: flags.intersects(WRITE),
-                    read_ended: gone || flags.contains(EventFlags::RDHUP),
-                    write_ended: gone,
+                    more_to_read: gone || flags.intersects(EventFlags::RDHUP.union(EventFlags::PRI)),
+                    more_to_write: gone,
                 }
             })
         }
@@ -241,8 +241,8 @@ mod portable {
                 key: event.key,
                 readable: event.readable,
                 writable: event.writable,
-                read_ended: false,
-                write_ended: false,
+                more_to_read: false,
+                more_to_write: false,
             })
         }
     }

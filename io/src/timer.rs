@@ -63,8 +63,9 @@ struct Timers {
     dead: usize,
     // Deferred timers up to this serial have come here.
     came: u64,
-    // Deferred timers that have yet to come, and were dropped on another thread than the one that defers them.
-    dropped_early: Vec<u64>,
+    // What has become of deferred timers that have yet to come, by the doing of another thread than the one that defers them:
+    // dropped, or moved to another time. The last word counts.
+    early: Vec<(u64, Option<Instant>)>,
 }
 
 /// A timer on its way to a shard.
@@ -127,12 +128,15 @@ impl Shard {
         let Some(last) = deferred.last().copied() else { return };
         let mut timers = self.lock();
         timers.came = last.serial;
-        let dropped = std::mem::take(&mut timers.dropped_early);
+        let early = std::mem::take(&mut timers.early);
         let mut first = NEVER;
-        for timer in deferred.drain(..).filter(|timer| timer.serial != 0 && !dropped.contains(&timer.serial)) {
-            if timers.home.is_some() {
+        for Timer { serial, deadline } in deferred.drain(..).filter(|timer| timer.serial != 0) {
+            let word = early.iter().rfind(|(of, _)| *of == serial).map(|(_, word)| *word);
+            if timers.home.is_some()
+                && let Some(deadline) = word.unwrap_or(Some(deadline))
+            {
                 // The waker is a task's own: cloning it counts, and calls nobody.
-                first = first.min(timers.add(timer, waker.clone()));
+                first = first.min(timers.add(Timer { serial, deadline }, waker.clone()));
             }
         }
         self.advance(timers, first);
@@ -176,10 +180,28 @@ impl Shard {
             timers.dead += 1;
             timers.sweep_if_worthwhile();
         } else if deferred && serial > timers.came {
-            timers.dropped_early.push(serial);
+            timers.early.push((serial, None));
         }
         drop(timers);
         drop(waker);
+    }
+
+    /// Moves a timer to another time, if it has not fired: it wakes whom it would have woken. Its serial is `to`'s from then
+    /// on, unless it was `deferred` and is not here yet. None if it has fired.
+    pub(crate) fn reset(&self, serial: u64, deferred: bool, to: Timer) -> Option<u64> {
+        let mut timers = self.lock();
+        if let Some(waker) = timers.pending.remove(&serial) {
+            timers.dead += 1;
+            let deadline = timers.add(to, waker);
+            timers.sweep_if_worthwhile();
+            self.advance(timers, deadline);
+            return Some(to.serial);
+        }
+        if deferred && serial > timers.came {
+            timers.early.push((serial, Some(to.deadline)));
+            return Some(serial);
+        }
+        None
     }
 
     /// Fires what is due: adds the wakers to `woken`.
@@ -346,7 +368,26 @@ mod tests {
         // Those that have come and gone leave nothing behind.
         shard.fire(10, &mut Vec::new());
         shard.remove(4, true);
-        assert!(shard.lock().dropped_early.is_empty());
+        assert!(shard.lock().early.is_empty());
+    }
+
+    #[test]
+    fn a_timer_that_is_moved_fires_once_at_its_new_time() {
+        let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
+        let (shard, mut woken) = (reactor.shard(0), Vec::new());
+        assert!(shard.insert(timer(1, 10), Waker::noop()));
+        assert_eq!(shard.reset(1, false, timer(2, 30)), Some(2), "later");
+        shard.fire(20, &mut woken);
+        assert_eq!(woken.len(), 0);
+        assert_eq!(shard.reset(2, false, timer(3, 25)), Some(3), "sooner");
+        shard.fire(25, &mut woken);
+        assert_eq!(woken.len(), 1);
+        assert_eq!(shard.reset(3, false, timer(4, 50)), None);
+        // One that has yet to come, moved twice.
+        assert_eq!(shard.reset(7, true, timer(8, 40)), Some(7));
+        assert_eq!(shard.reset(7, true, timer(9, 60)), Some(7));
+        shard.insert_deferred(&mut vec![timer(7, 1)], Waker::noop());
+        assert_eq!(shard.earliest(), 60);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A short read need not mean that there is nothing more: the end of the stream, for one, may have its edge reported together
 //! with the last bytes, and would not be reported again. Where the system tells the end from data it does, and readiness
-//! ends with it; elsewhere only with a read that would block.
+//! ends with it; elsewhere only with a read that would block. That is also so for a Unix socket: a read there stops at
+//! a message that came with a descriptor, and nothing tells of that.
 
 use super::socket::try_io;
 use crate::Async;
@@ -44,8 +45,23 @@ fn writev(io: &impl AsFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(rustix::io::writev(io, bufs)?)
 }
 
-pub(crate) fn poll_read<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-    io.poll_bytes(Read, cx, buf.len(), |io| recv(io, buf, RecvFlags::empty()))
+/// A socket that carries a stream of bytes.
+pub trait ByteStream: AsFd {
+    /// A read that takes less than it could has taken all, unless an event has told of more.
+    const SHORT_MEANS_ALL: bool;
+}
+
+impl ByteStream for std::net::TcpStream {
+    const SHORT_MEANS_ALL: bool = true;
+}
+
+impl ByteStream for std::os::unix::net::UnixStream {
+    const SHORT_MEANS_ALL: bool = false;
+}
+
+pub(crate) fn poll_read<T: ByteStream>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    let most = if T::SHORT_MEANS_ALL { buf.len() } else { 0 };
+    io.poll_bytes(Read, cx, most, |io| recv(io, buf, RecvFlags::empty()))
 }
 
 pub(crate) fn poll_peek<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {

@@ -12,13 +12,13 @@ use std::task::{Context, Poll};
 
 pub(crate) mod sealed {
     use crate::Async;
+    use crate::net::bytes::ByteStream;
     use std::io;
-    use std::os::fd::AsFd;
 
     /// A stream of bytes with two directions: TCP's and Unix'.
     pub trait Stream {
         /// The descriptor.
-        type Inner: AsFd;
+        type Inner: ByteStream;
         /// What it calls its ends.
         type Address;
         /// The socket.

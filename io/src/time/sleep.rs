@@ -112,6 +112,20 @@ impl Timer {
         }
     }
 
+    /// Moves it to another time. False if it has fired.
+    fn reset(&mut self, deadline: Instant) -> bool {
+        let serial = self.serial;
+        if self.deferred.is_some_and(|place| deferred::reset(place, timer::Timer { serial, deadline })) {
+            return true;
+        }
+        let to = timer::Timer { serial: deferred::next_serial(), deadline };
+        let Some(serial) = self.shard.reset(serial, self.deferred.is_some(), to) else { return false };
+        if serial == to.serial {
+            (self.serial, self.deferred) = (serial, None);
+        }
+        true
+    }
+
     /// Makes it wake this one from now on. False if it has fired.
     fn wakes(&self, waker: &Waker) -> bool {
         match self.deferred {
@@ -159,7 +173,8 @@ impl Sleep {
         Instant::now() >= self.deadline
     }
 
-    /// Makes it wait for another moment, whether it was over or not. Poll it again: until then nobody is woken.
+    /// Makes it wait for another moment, whether it was over or not. Whoever waits for it is woken then, and need not poll it
+    /// before; once it was over nobody waits until it is polled again.
     ///
     /// # Examples
     ///
@@ -175,7 +190,9 @@ impl Sleep {
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
         self.deadline = deadline;
         self.look_first = true;
-        self.timer = None;
+        if self.timer.as_mut().is_some_and(|timer| !timer.reset(deadline)) {
+            self.timer = None;
+        }
     }
 }
 

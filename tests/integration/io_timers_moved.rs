@@ -1,0 +1,166 @@
+//! Timers that are reset, go to another runtime, or are dropped on another thread.
+
+use super::io_common::{HOUR, Wakes, poll_with, telling, waiting_in};
+use giveway::time::{Duration, Instant, sleep};
+use giveway::{Runtime, yield_now};
+use giveway_tests::{Gate, eventually, runtime, watch, with_runtimes};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::Waker;
+
+/// tokio PR 8169: a timer that was reset went to the runtime of whoever polled it.
+#[test]
+fn a_sleep_that_is_reset_stays_with_its_runtime_and_fires_without_it() {
+    let _watch = watch();
+    for polled_between in [false, true] {
+        let (one, other) = (runtime(1), runtime(1));
+        let (mut nap, wakes) = waiting_in(&one, HOUR);
+        let deadline = Instant::now() + Duration::from_millis(20);
+        Pin::new(&mut nap).reset(deadline);
+        let (gate, mut task) = (Gate::new(), None);
+        let nap = async move {
+            nap.await;
+            assert!(Instant::now() >= deadline);
+        };
+        if polled_between {
+            task = Some(other.spawn(telling(gate.clone(), nap)));
+            gate.wait();
+            drop(one);
+        } else {
+            drop(one);
+            other.block_on(nap);
+        }
+        if let Some(task) = task {
+            other.block_on(task).unwrap();
+        }
+        // The end of its runtime may wake whoever was the last to poll it.
+        assert!(wakes.count() <= usize::from(!polled_between));
+    }
+}
+
+/// A waker that, when it is first cloned, lets its runtime end: a poll is then between its look at the runtime and the
+/// insertion of the timer.
+struct EndsRuntime(Mutex<Option<Runtime>>, AtomicUsize);
+
+impl EndsRuntime {
+    const VTABLE: std::task::RawWakerVTable = std::task::RawWakerVTable::new(
+        |this| {
+            // SAFETY: the pointer is of an `Arc`, of which the waker that is being cloned has a count.
+            let whole = unsafe { &*this.cast::<Self>() };
+            let runtime = whole.0.lock().unwrap().take();
+            if let Some(runtime) = runtime {
+                let (ended, has_ended) = mpsc::channel();
+                std::thread::spawn(move || {
+                    drop(runtime);
+                    let _gone = ended.send(());
+                });
+                // Not for long: the clone may be made under a lock that the end of the runtime needs, and then there is
+                // no such moment.
+                let _ended = has_ended.recv_timeout(Duration::from_millis(200));
+            }
+            // SAFETY: as above.
+            unsafe { Arc::increment_strong_count(this.cast::<Self>()) };
+            std::task::RawWaker::new(this, &Self::VTABLE)
+        },
+        |this| {
+            // SAFETY: the waker's own count, which it gives up.
+            let whole = unsafe { Arc::from_raw(this.cast::<Self>()) };
+            whole.1.fetch_add(1, SeqCst);
+        },
+        |this| {
+            // SAFETY: as for the clone.
+            let whole = unsafe { &*this.cast::<Self>() };
+            whole.1.fetch_add(1, SeqCst);
+        },
+        // SAFETY: the waker's own count, which it gives up.
+        |this| unsafe { drop(Arc::from_raw(this.cast::<Self>())) },
+    );
+
+    fn waker(self: Arc<Self>) -> Waker {
+        let raw = std::task::RawWaker::new(Arc::into_raw(self).cast(), &Self::VTABLE);
+        // SAFETY: the functions above keep the contract of a waker, around the counts of an `Arc`.
+        unsafe { Waker::from_raw(raw) }
+    }
+}
+
+/// The runtime ends between a poll's look at it and the insertion of the timer: nobody fires that timer, so whoever
+/// waits for it must be told.
+#[test]
+fn a_sleep_that_is_polled_while_its_runtime_ends_wakes_its_task() {
+    let _watch = watch();
+    let one = runtime(1);
+    let (mut nap, _) = waiting_in(&one, HOUR);
+    Pin::new(&mut nap).reset(Instant::now() + Duration::from_millis(1));
+    let state = Arc::new(EndsRuntime(Mutex::new(Some(one)), AtomicUsize::new(0)));
+    let waker = state.clone().waker();
+    if poll_with(&mut nap, &waker).is_pending() {
+        eventually(|| state.1.load(SeqCst) > 0);
+    }
+    let _watch = watch();
+    futures::executor::block_on(nap);
+}
+
+/// A task that waits is woken when the time has come that somebody else has set meanwhile.
+#[test]
+fn a_reset_by_another_task_moves_the_time_of_who_waits() {
+    with_runtimes(|runtime| {
+        for (first, then) in [(HOUR, Duration::from_millis(5)), (Duration::from_millis(5), Duration::from_millis(20))] {
+            let nap = Arc::new(Mutex::new(sleep(first)));
+            let (waits, shared) = (Gate::new(), nap.clone());
+            let waiting = runtime.spawn(telling(waits.clone(), async move {
+                poll_fn(|cx| Pin::new(&mut *shared.lock().unwrap()).poll(cx)).await;
+            }));
+            waits.wait();
+            let deadline = Instant::now() + then;
+            runtime
+                .block_on(runtime.spawn(async move { Pin::new(&mut *nap.lock().unwrap()).reset(deadline) }))
+                .unwrap();
+            runtime.block_on(waiting).unwrap();
+            assert!(Instant::now() >= deadline);
+        }
+    });
+}
+
+#[test]
+fn a_sleep_that_is_reset_and_polled_again_fires_once_at_the_new_time() {
+    with_runtimes(|runtime| {
+        for (first, then) in [(HOUR, Duration::from_millis(5)), (Duration::from_millis(1), Duration::from_millis(20))] {
+            let (mut nap, old) = waiting_in(runtime, first);
+            let deadline = Instant::now() + then;
+            Pin::new(&mut nap).reset(deadline);
+            let (new, waker) = Wakes::new();
+            if poll_with(&mut nap, &waker).is_pending() {
+                eventually(|| new.count() > 0);
+            }
+            assert!(Instant::now() >= deadline, "early");
+            assert!(poll_with(&mut nap, &waker).is_ready());
+            assert!(old.count() <= usize::from(first < HOUR) && new.count() <= 1);
+        }
+    });
+}
+
+#[test]
+fn a_sleep_may_be_dropped_on_another_thread_than_it_was_polled() {
+    with_runtimes(|runtime| {
+        let (send, naps) = mpsc::channel();
+        let polling = runtime.spawn(async move {
+            for n in 0..2_000 {
+                let far = n % 2 == 0;
+                let (mut nap, (wakes, waker)) =
+                    (sleep(if far { HOUR } else { Duration::from_micros(n) }), Wakes::new());
+                let _ready = poll_with(&mut nap, &waker);
+                send.send((nap, wakes, far)).unwrap();
+                yield_now().await;
+            }
+        });
+        for (nap, wakes, far) in naps {
+            drop(nap);
+            // Nobody has a waker of it any more, unless it is being woken at this moment.
+            eventually(|| Arc::strong_count(&wakes) == 1);
+            assert!(wakes.count() <= usize::from(!far));
+        }
+        runtime.block_on(polling).unwrap();
+    });
+}
