@@ -13,6 +13,10 @@ pub fn spin(rounds: u64) {
 
 /// How many rounds of [`spin`] take a microsecond here and now, on so many threads at once: the median of several tries,
 /// as the benchmarks run. Counted in rounds and not by the clock, work that is interrupted is still the same work.
+///
+/// # Panics
+///
+/// If a thread cannot be started.
 pub fn rounds_per_microsecond(threads: usize) -> u64 {
     const ROUNDS: u64 = 500_000;
     let tries = |_| {

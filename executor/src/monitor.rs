@@ -187,10 +187,11 @@ fn look_at_io(shared: &Shared) -> bool {
         return false;
     }
     let mut ready = Vec::new();
-    // An error here is one of our own making, and the next turn that waits tells of it.
-    let _looked = shared.reactor.turn(Wait::Not, &mut ready);
+    // An error here is one of our own making, and the next turn that waits tells of it. If somebody has the turn, and has
+    // had it for so long, he waits there.
+    let looked = shared.reactor.turn(Wait::Not, &mut ready).unwrap_or(true);
     wake_all(&mut ready);
-    true
+    looked
 }
 
 /// The poll that a worker was in, and since when.

@@ -7,6 +7,7 @@
 mod async_io;
 mod current;
 mod deferred;
+mod horizon;
 pub mod net;
 mod reactor;
 mod source;

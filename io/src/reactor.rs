@@ -7,7 +7,10 @@
 //! On Linux a turn waits on `polling`'s epoll descriptor directly, with an eventfd of our own in edge mode to be called
 //! back by: one system call. `Poller::wait` makes five, to arm a timer and its own eventfd anew each time. It is the
 //! portable way, and is used elsewhere (and with the feature `portable`).
+//!
+//! The protocols are in `reactor.md`.
 
+use crate::horizon::Horizon;
 use crate::source::{Direction, Source};
 use crate::sys::{Events, Waiter};
 use crate::timer::{NEVER, Shard, time_of};
@@ -19,8 +22,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-    fence,
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
@@ -30,14 +32,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Home {
     waiter: Waiter,
-    // Until when the thread that has the turn blocks; zero if it does not. Written by that thread.
-    blocked_until: CachePadded<AtomicU64>,
+    horizon: CachePadded<Horizon>,
 }
 
 impl Home {
-    /// Whether a thread blocks for longer than that, and has to be called back. Ask after a fence.
-    pub(crate) fn blocks_beyond(&self, deadline: u64) -> bool {
-        deadline < self.blocked_until.load(Relaxed)
+    /// A timer was added, and is the first of its shard: does somebody block for longer?
+    pub(crate) fn must_call_back(&self, deadline: u64) -> bool {
+        self.horizon.must_call_back(deadline)
     }
 
     /// Ends the turn of a thread that blocks in it, or the next one that is about to.
@@ -77,7 +78,7 @@ impl Reactor {
     ///
     /// What the system says when it refuses a descriptor.
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
-        let home = Arc::new(Home { waiter: Waiter::new()?, blocked_until: CachePadded::new(AtomicU64::new(0)) });
+        let home = Arc::new(Home { waiter: Waiter::new()?, horizon: CachePadded::new(Horizon::new()) });
         Ok(Arc::new(Self {
             turn: Mutex::new(Events::new()),
             sources: Mutex::new(Slab::new()),
@@ -184,19 +185,13 @@ impl Reactor {
     }
 
     fn block(&self, events: &mut Events) -> io::Result<()> {
-        let until = self.earliest();
-        self.home.blocked_until.store(until, Relaxed);
-        // Ordering: SeqCst fence, partner of the one in `Shard::insert`. A timer that is added while we go to sleep sees
-        // until when we mean to, or we see the timer.
-        fence(SeqCst);
-        // The earlier of the two: what was due first may be gone by now, but whoever adds a timer goes by what we said.
-        let until = until.min(self.earliest());
+        let until = self.home.horizon.plan(|| self.earliest());
         let timeout = match until {
             NEVER => None,
             until => Some(Duration::from_nanos(until.saturating_sub(self.now()))),
         };
         let result = self.home.waiter.wait(events, timeout);
-        self.home.blocked_until.store(0, Relaxed);
+        self.home.horizon.awake();
         result
     }
 

@@ -16,11 +16,7 @@ use crossbeam_utils::CachePadded;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-    fence,
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -106,7 +102,7 @@ impl Shard {
     /// When to look next.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        // Ordering: relaxed. Against a thread that is about to block for too long there are fences: see `Reactor`.
+        // Ordering: relaxed. Against a thread that is about to block for too long there are fences: see `horizon`.
         self.earliest.load(Relaxed)
     }
 
@@ -146,10 +142,8 @@ impl Shard {
     fn advance(&self, timers: MutexGuard<'_, Timers>, deadline: u64) {
         if deadline < self.earliest.load(Relaxed) {
             self.earliest.store(deadline, Relaxed);
-            // Ordering: SeqCst fence, partner of the one in `Reactor::block`: the new deadline is before it, the look at
-            // who blocks after it.
-            fence(SeqCst);
-            let home = timers.home.as_ref().filter(|home| home.blocks_beyond(deadline)).cloned();
+            // The new deadline is written down before the look at who blocks: see `horizon`.
+            let home = timers.home.as_ref().filter(|home| home.must_call_back(deadline)).cloned();
             drop(timers);
             if let Some(home) = home {
                 home.notify();
