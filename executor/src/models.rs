@@ -9,9 +9,9 @@ use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::runtime::{Gate, Phase};
 use crate::sched::{CountedOut, IdleSet, PoliteSet, YieldQueue, Yielded};
-use crate::sync::{AtomicUsize, model, thread};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, lock, model, thread};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// A queue as weak as a queue can be.
 struct StubQueue(AtomicUsize);
@@ -401,10 +401,50 @@ fn park_elsewhere_against_unpark() {
             move || state.0.unpark_from(|| state.1.unpark())
         });
         // As in `Worker::wait`: blocks there, and is called back or finds its token.
-        parker.park_elsewhere(|| reactor.park());
+        parker.park_elsewhere(|has_token| {
+            if !has_token() {
+                reactor.park();
+            }
+        });
         parker.park();
         // Not joined: an `unpark` that comes late would end a join too early, under loom.
         drop(waker);
+    });
+}
+
+/// A worker is about to wait in the reactor and is called back, while a third looks there and takes the call with it: the
+/// worker sees its token, or the call is still there.
+///
+/// Red if the worker looks for its token before it has the turn.
+#[test]
+fn call_back_against_look() {
+    model(|| {
+        // The worker's place, the turn, and whether the reactor has a call.
+        let state = Arc::new((Parker::new(), Mutex::new(()), AtomicBool::new(false)));
+        let waker = thread::spawn({
+            let state = state.clone();
+            move || state.0.unpark_from(|| state.2.store(true, SeqCst))
+        });
+        let looker = thread::spawn({
+            let state = state.clone();
+            move || {
+                if let Ok(_turn) = state.1.try_lock() {
+                    // As the kernel takes an event.
+                    state.2.swap(false, SeqCst);
+                }
+            }
+        });
+        let (parker, turn, called) = &*state;
+        parker.park_elsewhere(|has_token| {
+            let turn = lock(turn);
+            if !has_token() {
+                // It waits, with the turn in hand. The others come to their end.
+                waker.join().unwrap();
+                looker.join().unwrap();
+                assert!(called.load(SeqCst), "it waits for a call that another has taken");
+            }
+            drop(turn);
+        });
     });
 }
 

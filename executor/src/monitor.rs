@@ -5,6 +5,8 @@
 //! - A task in the slot of a worker whose poll does not return is handed to another. A slot is not announced when it is
 //!   filled (that is what makes a hand-off between two tasks cost no system call), so somebody has to look whether its
 //!   owner ever comes back.
+//! - What waits in the queues of such a worker is taken by others also if they never search, because they always find
+//!   something at the reactor: they are told to.
 //! - A poll that goes on for 10 ms is asked to return at its next yield point or budgeted operation. A polite loop on a
 //!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
 //!   so does an abort.
@@ -19,8 +21,9 @@
 //!   that. A running task that fills its slot beside an idle worker calls the monitor to it, if it has gone off duty;
 //!   so does a worker that goes to sleep beside a full slot.
 //! - Every millisecond once it has found that nobody had looked at the reactor. When somebody had, many times in a row, it
-//!   trusts them for twice as long, up to five milliseconds: so the first bad poll after half a second without is
+//!   trusts them for twice as long, up to four milliseconds: so the first bad poll after half a second without is
 //!   noticed that much later, and those after it soon.
+//! - Every four milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that.
@@ -28,7 +31,7 @@
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
-use giveway_io::driver::{Wait, wake_all};
+use giveway_io::driver::{Turn, Wait, wake_all};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -46,7 +49,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_AT_IO_EVERY: Duration = Duration::from_millis(1);
 
 /// The longest pause while workers look at the reactor by themselves.
-const TRUST_FOR: Duration = Duration::from_millis(5);
+const TRUST_FOR: Duration = Duration::from_millis(4);
 
 /// How many times in a row somebody has to have looked for the pause to be doubled.
 const EARN_TRUST: u32 = 64;
@@ -139,6 +142,7 @@ pub(crate) fn run(shared: &Shared) {
             let slots = look_at_polls(shared, &mut seen, now);
             alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
         } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
+            shared.scheduler.set_stuck(false);
             (0..shared.workers()).for_each(|worker| shared.scheduler.has_returned(worker));
         } else {
             monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open);
@@ -149,7 +153,11 @@ pub(crate) fn run(shared: &Shared) {
         if waits_for_io {
             trust.learn(look_at_io(shared));
         }
-        let pause = if waits_for_io { trust.pause } else { LOOK_EVERY };
+        let pause = match () {
+            () if waits_for_io => trust.pause,
+            () if somebody_idle => LOOK_EVERY,
+            () => TRUST_FOR,
+        };
         if alert > 0 && somebody_idle {
             monitor.parker.park_until(now + LOOK_AT_SLOTS_EVERY.min(pause));
         } else if monitor.is_called_before(now + pause, || shared.slot_waits()) {
@@ -189,9 +197,9 @@ fn look_at_io(shared: &Shared) -> bool {
     let mut ready = Vec::new();
     // An error here is one of our own making, and the next turn that waits tells of it. If somebody has the turn, and has
     // had it for so long, he waits there.
-    let looked = shared.reactor.turn(Wait::Not, &mut ready).unwrap_or(true);
+    let turn = shared.reactor.turn(Wait::Not, &mut ready);
     wake_all(&mut ready);
-    looked
+    !turn.is_ok_and(|turn| turn == Turn::Waits)
 }
 
 /// The poll that a worker was in, and since when.
@@ -217,8 +225,8 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
         }
         if full {
             core.mark_stuck(poll);
-            stuck = true;
         }
+        stuck |= full || core.has_task();
         if seen.asked || shared.posts[index].running().is_none() {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
@@ -229,6 +237,7 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
             seen.asked = true;
         }
     }
+    scheduler.set_stuck(stuck);
     // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then
     // the next look finds the slot still stuck. If nobody is idle, a polite task gives way to it.
     if stuck {

@@ -56,15 +56,14 @@ impl Parker {
         self.token.swap(false, AcqRel)
     }
 
-    /// Waits somewhere else, in `block`, unless there is a token. It may return for any reason, and takes no token.
-    pub(crate) fn park_elsewhere(&self, block: impl FnOnce()) {
+    /// Waits somewhere else, in `block`. That may return for any reason, and takes no token. It is given a way to ask for
+    /// one, and has to, before it waits but when nobody can take a call-back from it any more.
+    pub(crate) fn park_elsewhere(&self, block: impl FnOnce(&dyn Fn() -> bool)) {
         self.elsewhere.store(true, Relaxed);
         // Ordering: SeqCst fence, partner of the one in `unpark_from`: either the waker sees us elsewhere, and calls us
         // back, or we see its token.
         fence(SeqCst);
-        if !self.token.load(Relaxed) {
-            block();
-        }
+        block(&|| self.token.load(Relaxed));
         self.elsewhere.store(false, Relaxed);
     }
 

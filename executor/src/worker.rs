@@ -8,7 +8,7 @@ use crate::sched::{Announce, CountedOut, INJECTOR_TICK, Local, SEARCH_ROUNDS, So
 use crate::task::{Class, Id, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::{OPERATIONS, with_budget};
-use giveway_io::driver::{Wait, wake_all};
+use giveway_io::driver::{Turn, Wait, wake_all};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -248,6 +248,7 @@ impl Worker {
         while self.shared.gate.phase() == Phase::Open {
             if self.core.tick().is_multiple_of(INJECTOR_TICK) {
                 self.poll_io_now_and_then();
+                self.shared.scheduler.help_the_stuck(&self.core);
             }
             // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
             let found = self
@@ -347,7 +348,7 @@ impl Worker {
 
     /// Looks at the reactor, if there is anything that it could find, and wakes what is ready or due. True if anything is.
     fn poll_io(&self) -> bool {
-        self.shared.reactor.wants_turn(self.index()) && self.take_turn()
+        self.shared.reactor.wants_turn() && self.take_turn()
     }
 
     /// As `poll_io`, unless somebody has looked just now: a worker with short polls comes by every few microseconds.
@@ -459,20 +460,25 @@ impl Worker {
             self.shared.monitor.watch_slots();
         }
         while !parker.take_token() {
-            let mut turn = None;
-            parker.park_elsewhere(|| turn = Some(reactor.turn(Wait::Block, ready)));
+            let mut turn = Ok(Turn::Taken);
+            parker.park_elsewhere(|has_token| turn = reactor.turn(Wait::Unless(has_token), ready));
             match turn {
                 // Called back, or about to be.
-                None | Some(Ok(true)) if ready.is_empty() => continue,
-                None | Some(Ok(true)) => {
+                Ok(Turn::Taken) if ready.is_empty() => continue,
+                Ok(Turn::Taken) => {
                     if self.shared.scheduler.idle.remove(self.index()) {
                         return true;
                     }
                     // Somebody is waking us.
                 }
-                // Somebody else has the turn.
-                Some(Ok(false)) => {}
-                Some(Err(error)) => eprintln!("giveway: waiting for I/O failed: {error}"),
+                // He is gone in a moment, and then nobody would be there.
+                Ok(Turn::Looks) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                // One is enough.
+                Ok(Turn::Waits) => {}
+                Err(error) => eprintln!("giveway: waiting for I/O failed: {error}"),
             }
             parker.park();
             break;

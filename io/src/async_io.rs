@@ -147,9 +147,7 @@ impl<T: AsFd> Async<T> {
         let spent = ready!(poll_proceed(cx));
         loop {
             let seen = ready!(self.source.poll_ready(direction, cx));
-            if self.reactor.is_closed() {
-                return Poll::Ready(Err(gone()));
-            }
+            self.check_open()?;
             match operation(self.get_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.source.clear(direction, seen),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -238,6 +236,12 @@ impl<T: AsFd> Async<T> {
     /// Waits until the descriptor is readable, as far as is known: the next read may still find that it is not.
     pub(crate) fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<()> {
         self.source.poll_ready(direction, cx).map(drop)
+    }
+
+    /// An error if the runtime was shut down that it belongs to.
+    #[inline]
+    pub(crate) fn check_open(&self) -> io::Result<()> {
+        if self.reactor.is_closed() { Err(gone()) } else { Ok(()) }
     }
 
     /// What is known of its readiness.

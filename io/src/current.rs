@@ -85,7 +85,7 @@ fn fallback() -> io::Result<Arc<Reactor>> {
 fn drive(reactor: &Reactor) {
     let mut woken = Vec::new();
     loop {
-        if let Err(error) = reactor.turn(Wait::Block, &mut woken) {
+        if let Err(error) = reactor.turn(Wait::Unless(&|| false), &mut woken) {
             // Nothing that a descriptor of ours can do; and without a way to tell anybody, waiting is better than burning.
             eprintln!("giveway-io: waiting for I/O failed: {error}");
             std::thread::sleep(std::time::Duration::from_millis(100));

@@ -21,8 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 
 thread_local! {
-    // The waker of the task that is being polled on this thread. Compared, never followed.
+    // The waker of the task that is being polled on this thread; null if none is, dangling if one is polled inside of
+    // another. Compared, never followed.
     static TASK: Cell<*const Waker> = const { Cell::new(ptr::null()) };
+    // The number of the poll that goes on. No other thread has it.
+    static STAMP: Cell<u64> = const { Cell::new(0) };
     // Whether there is anything in the list. It has no destructor, and costs one load at the end of each poll.
     static ANY: Cell<bool> = const { Cell::new(false) };
     // Timers that are to be registered when the poll is over. A serial of zero: it was dropped. Without a destructor too,
@@ -36,12 +39,14 @@ const KEEP: usize = 1_024;
 /// Polls a task: `poll` is to use this waker. For executors, on threads that are inside [`enter`](crate::driver::enter);
 /// elsewhere it makes no difference.
 ///
-/// Registers the timers that the task waits for when `poll` returns. A task that is done waits for none.
+/// Registers the timers that the task waits for when `poll` returns. A task that is done waits for none. The waker is cloned
+/// for each, under a lock: its clone must not make or drop timers.
 #[inline]
 pub fn poll_task<T>(waker: &Waker, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
     let outer = TASK.get();
     // A task that is polled inside of another's poll, whoever does that, defers nothing: the list is the other's.
-    TASK.set(if outer.is_null() { waker } else { ptr::null() });
+    TASK.set(if outer.is_null() { waker } else { ptr::dangling() });
+    STAMP.set(STAMP.get() + 1);
     let ended = Ended { outer };
     let result = poll();
     if ANY.get() && outer.is_null() && result.is_pending() {
@@ -68,7 +73,12 @@ impl Drop for Ended {
 
 #[cold]
 fn forget() {
-    LIST.with_borrow_mut(|list| list.clear());
+    LIST.with_borrow_mut(|list| {
+        if let (Some(shard), Some(last)) = (current::own_timers(), list.last()) {
+            shard.expect_none_up_to(last.serial);
+        }
+        list.clear();
+    });
     ANY.set(false);
 }
 
@@ -102,12 +112,22 @@ thread_local! {
 
 /// The thread comes to serve a shard: its serials are larger than those of whoever has before.
 pub(crate) fn enter() {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
     NEXT.set(0);
+    // Ordering: relaxed; all that matters is that it is nobody else's. A thread has a number for each poll of many years.
+    STAMP.set(THREADS.fetch_add(1, Relaxed) << 44);
+}
+
+/// Names the poll that goes on; zero if none does, or not in a worker.
+#[inline]
+pub(crate) fn this_poll() -> u64 {
+    if TASK.get().is_null() { 0 } else { STAMP.get() }
 }
 
 /// The thread serves it no more.
 pub(crate) fn leave() {
     ANY.set(false);
+    STAMP.set(0);
     drop(ManuallyDrop::into_inner(LIST.take()));
 }
 

@@ -20,7 +20,7 @@ pub mod driver {
 
     pub use crate::current::{Finder, enter, set_finder};
     pub use crate::deferred::poll_task;
-    pub use crate::reactor::{Reactor, Wait, wake_all};
+    pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
 }
 
 pub use async_io::Async;

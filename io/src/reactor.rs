@@ -41,7 +41,7 @@ impl Home {
         self.horizon.must_call_back(deadline)
     }
 
-    /// Ends the turn of a thread that blocks in it, or the next one that is about to.
+    /// Calls back the thread that waits in its turn.
     pub(crate) fn notify(&self) {
         self.waiter.notify();
     }
@@ -60,15 +60,29 @@ pub struct Reactor {
     closed: AtomicBool,
     // When the kernel was asked last.
     looked_at: AtomicU64,
+    // Whoever has the turn waits. Written by him.
+    waits: AtomicBool,
 }
 
 /// How long a turn may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+#[expect(missing_debug_implementations, reason = "a closure has none")]
+pub enum Wait<'a> {
     /// Looks and returns.
     Not,
-    /// Until something is ready or due, or somebody calls back.
-    Block,
+    /// Until something is ready or due, or somebody calls back; unless this says that it is not to wait. It is asked with the
+    /// turn in hand: from then on nobody else can take a call-back away.
+    Unless(&'a dyn Fn() -> bool),
+}
+
+/// What has become of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It was taken.
+    Taken,
+    /// Somebody else has it, and is done in a moment.
+    Looks,
+    /// Somebody else has it, and waits there.
+    Waits,
 }
 
 impl Reactor {
@@ -86,6 +100,7 @@ impl Reactor {
             shards: (0..=shards).map(|_| Shard::acquire(home.clone())).collect(),
             closed: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
             home,
         }))
     }
@@ -112,20 +127,19 @@ impl Reactor {
         self.shards.iter().any(|shard| shard.earliest() != NEVER)
     }
 
-    /// Whether a turn may find something for a worker with these timers: a source is registered, or one of its own timers
-    /// is due.
+    /// Whether a turn may find something: a source is registered, or a timer is due.
     #[inline]
-    pub fn wants_turn(&self, shard: usize) -> bool {
+    pub fn wants_turn(&self) -> bool {
         self.has_sources() || {
-            let earliest = self.shard(shard).earliest();
+            let earliest = self.earliest();
             earliest != NEVER && earliest <= self.now()
         }
     }
 
-    /// Whether there is anything to look for on behalf of a worker with these timers.
+    /// Whether there is anything to look for on behalf of a worker with these timers, or of those who are none.
     #[inline]
     pub fn has_anything_for(&self, shard: usize) -> bool {
-        self.has_sources() || self.shard(shard).earliest() != NEVER
+        self.has_sources() || self.shard(shard).earliest() != NEVER || self.shard(usize::MAX).earliest() != NEVER
     }
 
     /// Whether there is anything to wait for.
@@ -160,28 +174,31 @@ impl Reactor {
     }
 
     /// Takes a turn, unless somebody else has it. Adds whom to wake to `woken`; the caller wakes them, with no lock held.
-    /// False if somebody else has the turn.
     ///
     /// # Errors
     ///
     /// What the system says, other than that it was interrupted.
-    pub fn turn(&self, wait: Wait, woken: &mut Vec<Waker>) -> io::Result<bool> {
+    pub fn turn(&self, wait: Wait<'_>, woken: &mut Vec<Waker>) -> io::Result<Turn> {
         let mut events = match self.turn.try_lock() {
             Ok(events) => events,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(false),
+            // Ordering: relaxed. Who sees it set too late comes again; too long, and he who waited is awake, and will be
+            // the one to wait when he has nothing to do.
+            Err(TryLockError::WouldBlock) if self.waits.load(Relaxed) => return Ok(Turn::Waits),
+            Err(TryLockError::WouldBlock) => return Ok(Turn::Looks),
         };
         let result = match wait {
             Wait::Not if self.has_sources() => self.home.waiter.wait(&mut events, Some(Duration::ZERO)),
             Wait::Not => Ok(()),
-            Wait::Block => self.block(&mut events),
+            Wait::Unless(not_to) if not_to() => return Ok(Turn::Taken),
+            Wait::Unless(_) => self.block(&mut events),
         };
         let now = self.now();
         self.looked_at.store(now, Relaxed);
         let result = result.map(|()| self.dispatch(&mut events, woken));
         drop(events);
         self.shards.iter().for_each(|shard| shard.fire(now, woken));
-        result.map(|()| true)
+        result.map(|()| Turn::Taken)
     }
 
     fn block(&self, events: &mut Events) -> io::Result<()> {
@@ -190,7 +207,9 @@ impl Reactor {
             NEVER => None,
             until => Some(Duration::from_nanos(until.saturating_sub(self.now()))),
         };
+        self.waits.store(true, Relaxed);
         let result = self.home.waiter.wait(events, timeout);
+        self.waits.store(false, Relaxed);
         self.home.horizon.awake();
         result
     }
@@ -212,7 +231,8 @@ impl Reactor {
         }
     }
 
-    /// Ends the turn of a thread that blocks in it, or the next one that is about to.
+    /// Calls back the thread that waits in its turn. One that is about to has to find out by itself, by what it is asked
+    /// when it has the turn ([`Wait::Unless`]): another turn may come first, and take the call with it.
     pub fn notify(&self) {
         self.home.notify();
     }

@@ -9,12 +9,14 @@
 //! An operation that moved less than it could has usually moved all that there was, and need not be followed by one that
 //! finds nothing. Not so once an event has told of something beyond the data: an end, an error, an urgent byte.
 
+use crate::reactor::wake_all;
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 /// Reading or writing. Accepting and receiving read; connecting and sending write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +45,47 @@ impl Seen {
 #[derive(Debug, Default)]
 struct Half {
     state: AtomicU64,
-    // Everybody who waits, each once. Taken as a whole by every event: who still wants something comes again. So nobody's
-    // place can be lost to another (smol PR 170), and a future that is dropped leaves a waker that is woken once in vain.
-    waiting: Mutex<Vec<Waker>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Everybody who waits, each once. Taken as a whole by every event: who still wants something comes again. So nobody's
+/// place can be lost to another (smol PR 170), and a future that is dropped leaves a waker that is woken once in vain.
+///
+/// On a descriptor where nothing ever happens such wakers would pile up. So when there are many the older half is woken:
+/// those who still wait come again, and the others are gone. If it comes to that again within a second, they are many.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: Vec<Waker>,
+    // How many are many, and since when.
+    many: Option<(usize, Instant)>,
+}
+
+/// More wakers than this are taken for remains.
+const MANY: usize = 64;
+
+impl Waiting {
+    /// Adds somebody. Returns whom to wake, for want of room.
+    fn add(&mut self, waker: &mut Option<Waker>) -> Vec<Waker> {
+        let Some(waker) = waker.take_if(|waker| !self.wakers.iter().any(|known| known.will_wake(waker))) else {
+            return Vec::new();
+        };
+        let evicted =
+            if self.wakers.len() >= self.many.map_or(MANY, |(many, _)| many) { self.evict() } else { Vec::new() };
+        // Almost always it is one task.
+        if self.wakers.is_empty() {
+            self.wakers.reserve_exact(1);
+        }
+        self.wakers.push(waker);
+        evicted
+    }
+
+    #[cold]
+    fn evict(&mut self) -> Vec<Waker> {
+        let (len, now) = (self.wakers.len(), Instant::now());
+        let soon = self.many.is_some_and(|(_, since)| now - since < Duration::from_secs(1));
+        self.many = Some((if soon { 2 * len } else { len }, now));
+        if soon { Vec::new() } else { self.wakers.drain(..len / 2).collect() }
+    }
 }
 
 /// A registered file descriptor.
@@ -102,7 +142,9 @@ impl Source {
         let half = self.half(direction);
         // Ordering: AcqRel, partner of `look`. It comes before the lock is taken: see `poll_ready`.
         let _before = half.state.fetch_update(AcqRel, Relaxed, |state| Some((state | bits) + TICK));
-        woken.append(&mut lock(&half.waiting));
+        let mut waiting = lock(&half.waiting);
+        waiting.many = None;
+        woken.append(&mut waiting.wakers);
     }
 
     /// Waits until the direction is ready, or was a moment ago.
@@ -112,6 +154,8 @@ impl Source {
             return Poll::Ready(seen);
         }
         let half = self.half(direction);
+        // Cloned, and dropped if it is there already, outside of the lock: that is somebody else's code.
+        let mut waker = Some(cx.waker().clone());
         let mut waiting = lock(&half.waiting);
         // Once more, under the lock. An event sets the bit first and takes the list second: if its bit is not there yet,
         // it has yet to take the list, with us in it.
@@ -119,17 +163,15 @@ impl Source {
         if seen.is_ready() {
             return Poll::Ready(seen);
         }
-        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            // Almost always it is one task.
-            waiting.reserve_exact(1);
-            waiting.push(cx.waker().clone());
-        }
+        let mut evicted = waiting.add(&mut waker);
+        drop(waiting);
+        wake_all(&mut evicted);
         Poll::Pending
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // No user code runs under it but the clone of a waker; one that panics leaves the list whole.
+    // No user code runs under it.
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -203,6 +245,34 @@ mod tests {
         source.set_ready(Read, false, &mut woken);
         assert_eq!(woken.len(), 2);
         assert!(woken[0].will_wake(&first) && woken[1].will_wake(&second));
+    }
+
+    /// A future that is dropped leaves its waker behind; so many of them must not stay for ever.
+    #[test]
+    fn the_wakers_of_futures_that_are_gone_do_not_pile_up() {
+        let source = Source::new();
+        source.clear(Read, source.look(Read));
+        let gone: Vec<_> = (0..MANY + 1).map(|_| std::sync::Arc::new(Nobody)).collect();
+        for task in &gone {
+            let waker = Waker::from(task.clone());
+            assert!(source.poll_ready(Read, &mut Context::from_waker(&waker)).is_pending());
+        }
+        let kept = gone.iter().filter(|task| std::sync::Arc::strong_count(task) > 1).count();
+        assert_eq!(kept, MANY / 2 + 1, "the older half was woken and let go");
+    }
+
+    /// As many as really wait all find room.
+    #[test]
+    fn many_who_wait_do_not_drive_each_other_out_for_ever() {
+        let source = Source::new();
+        source.clear(Read, source.look(Read));
+        let wakers: Vec<_> = (0..300).map(|_| Waker::from(std::sync::Arc::new(Nobody))).collect();
+        for waker in wakers.iter().chain(&wakers) {
+            assert!(source.poll_ready(Read, &mut Context::from_waker(waker)).is_pending());
+        }
+        let mut woken = Vec::new();
+        source.set_ready(Read, false, &mut woken);
+        assert!(wakers.iter().all(|waker| woken.iter().any(|woken| woken.will_wake(waker))));
     }
 
     struct Nobody;

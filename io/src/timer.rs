@@ -32,6 +32,9 @@ fn epoch() -> Instant {
     *EPOCH.get_or_init(Instant::now)
 }
 
+/// Room for so many timers is kept.
+const KEEP_ROOM: usize = 4_096;
+
 /// When a moment is.
 pub(crate) fn time_of(instant: Instant) -> u64 {
     instant.saturating_duration_since(epoch()).as_nanos().try_into().unwrap_or(NEVER - 1)
@@ -124,10 +127,13 @@ impl Shard {
         let Some(last) = deferred.last().copied() else { return };
         let mut timers = self.lock();
         timers.came = last.serial;
-        let early = std::mem::take(&mut timers.early);
+        let mut early = std::mem::take(&mut timers.early);
+        // Stable: of several words about one timer the last stays last.
+        early.sort_by_key(|(serial, _)| *serial);
         let mut first = NEVER;
         for Timer { serial, deadline } in deferred.drain(..).filter(|timer| timer.serial != 0) {
-            let word = early.iter().rfind(|(of, _)| *of == serial).map(|(_, word)| *word);
+            let upto = early.partition_point(|(of, _)| *of <= serial);
+            let word = early[..upto].last().filter(|(of, _)| *of == serial).map(|(_, word)| *word);
             if timers.home.is_some()
                 && let Some(deadline) = word.unwrap_or(Some(deadline))
             {
@@ -136,6 +142,13 @@ impl Shard {
             }
         }
         self.advance(timers, first);
+    }
+
+    /// Deferred timers up to this serial that have not come never will: nobody waits for them any more.
+    pub(crate) fn expect_none_up_to(&self, serial: u64) {
+        let mut timers = self.lock();
+        timers.came = serial;
+        timers.early.clear();
     }
 
     /// A timer with this deadline was added, or none, under this lock.
@@ -153,17 +166,15 @@ impl Shard {
 
     /// Replaces the waker of a timer that has not fired. False if it has, or is not here yet.
     pub(crate) fn update(&self, serial: u64, waker: &Waker) -> bool {
-        let old = {
-            let mut timers = self.lock();
-            let Some(entry) = timers.pending.get_mut(&serial) else { return false };
-            if entry.will_wake(waker) {
-                return true;
-            }
-            std::mem::replace(entry, waker.clone())
-        };
-        // Outside of the lock: it may be the last one of a task.
-        drop(old);
-        true
+        match self.lock().pending.get(&serial) {
+            None => return false,
+            Some(old) if old.will_wake(waker) => return true,
+            Some(_) => {}
+        }
+        // Cloned and dropped outside of the lock: that is somebody else's code.
+        let new = waker.clone();
+        let old = self.lock().pending.get_mut(&serial).map(|waker| std::mem::replace(waker, new));
+        old.is_some()
     }
 
     /// Drops a timer, if it has not fired. One that was `deferred` may not be here yet.
@@ -217,6 +228,7 @@ impl Shard {
         }
         let next = timers.heap.peek().map_or(NEVER, |Reverse((deadline, _))| *deadline);
         self.earliest.store(next, Relaxed);
+        timers.shrink();
     }
 
     /// Nobody serves it any more: fires everything.
@@ -257,6 +269,18 @@ impl Timers {
             self.heap.retain(|Reverse((_, serial))| pending.contains_key(serial));
             self.fresh.retain(|(_, serial)| pending.contains_key(serial));
             self.dead = 0;
+            self.shrink();
+        }
+    }
+
+    /// Gives memory back after a great many timers.
+    fn shrink(&mut self) {
+        let (len, room) = (self.pending.len(), self.pending.capacity());
+        if room > KEEP_ROOM && len < room / 8 {
+            let keep = (2 * len).max(KEEP_ROOM);
+            self.pending.shrink_to(keep);
+            self.heap.shrink_to(keep);
+            self.fresh.shrink_to(keep);
         }
     }
 }

@@ -3,7 +3,8 @@
 //! `cargo run --release -p giveway-benches --bin stall [-- SECONDS]`
 //!
 //! Two workers; one is blocked nine tenths of the time. Beside that a task sleeps a millisecond again and again (how much
-//! longer was it?), and a pair of tasks echoes over TCP every millisecond (how long did the answer take?).
+//! longer was it?), and pairs of tasks echo over TCP (how long did the answer take?): one every millisecond, so that the
+//! other worker is mostly idle, or eight without a pause, so that it never is.
 
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
 use giveway_benches::work::{microseconds, percentile};
@@ -21,15 +22,19 @@ fn main() {
     };
     let time = Duration::from_secs_f64(seconds);
     println!("A task blocks one of two workers for 200 ms of each 220, for {seconds} s; milliseconds\n");
-    println!("| | 1 ms sleeps, too late by: p50 | p99 | max | echoes took: p50 | p99 | max | echoes |");
-    println!("|---|---|---|---|---|---|---|---|");
-    run::<Giveway>(time);
-    run::<Tokio>(time);
-    run::<Smol>(time);
+    println!("| | pairs | 1 ms sleeps, too late by: p50 | p99 | max | echoes took: p50 | p99 | max | echoes |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    Giveway::start(2);
+    Tokio::start(2);
+    Smol::start(2);
+    for (pairs, every) in [(1, EVERY), (8, Duration::ZERO)] {
+        run::<Giveway>(time, pairs, every);
+        run::<Tokio>(time, pairs, every);
+        run::<Smol>(time, pairs, every);
+    }
 }
 
-fn run<P: Peer>(time: Duration) {
-    P::start(2);
+fn run<P: Peer>(time: Duration, pairs: usize, every: Duration) {
     let end = Instant::now() + time;
     let (mut late, mut took) = P::block_on(async move {
         let blocker = P::spawn(async move {
@@ -47,16 +52,19 @@ fn run<P: Peer>(time: Duration) {
             }
             late
         });
-        let took = P::spawn(echo::<P>(end)).await;
+        let mut took = Vec::new();
+        for pair in (0..pairs).map(|_| P::spawn(echo::<P>(end, every))).collect::<Vec<_>>() {
+            took.extend(pair.await);
+        }
         blocker.await;
         (sleeper.await, took)
     });
     let parts =
         |samples: &mut [f64]| [0.5, 0.99, 1.0].map(|part| format!("{:.2}", percentile(samples, part))).join(" | ");
-    println!("| {} | {} | {} | {} |", P::NAME, parts(&mut late), parts(&mut took), took.len());
+    println!("| {} | {pairs} | {} | {} | {} |", P::NAME, parts(&mut late), parts(&mut took), took.len());
 }
 
-async fn echo<P: Peer>(end: Instant) -> Vec<f64> {
+async fn echo<P: Peer>(end: Instant, every: Duration) -> Vec<f64> {
     let (listener, address) = P::listen().await.expect("listens on loopback");
     let (client, server) = futures::join!(P::connect(address), P::accept(&listener));
     let (mut client, mut server) = (client.expect("connects"), server.expect("accepts"));
@@ -72,7 +80,9 @@ async fn echo<P: Peer>(end: Instant) -> Vec<f64> {
         P::write_all(&mut client, b"x").await.expect("the server reads");
         P::read(&mut client, &mut [0; 64]).await.expect("the server answers");
         took.push(microseconds(start.elapsed()) / 1e3);
-        P::sleep(EVERY).await;
+        if !every.is_zero() {
+            P::sleep(every).await;
+        }
     }
     took
 }

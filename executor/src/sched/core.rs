@@ -204,7 +204,7 @@ impl<T: PointerSized> Remote<T> {
         clippy::len_zero,
         reason = "`is_empty` has a fence of its own; callers have one for all cores where they need it"
     )]
-    pub(super) fn has_task(&self) -> bool {
+    pub(crate) fn has_task(&self) -> bool {
         self.stealer.len() != 0
     }
 

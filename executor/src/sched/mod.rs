@@ -93,6 +93,8 @@ pub(crate) struct Scheduler<T: PointerSized> {
     pub(crate) polite: PoliteSet,
     // Everybody who can is to give way. Never unset.
     closing: AtomicBool,
+    // A core with work in its queues is stuck in a poll.
+    stuck: AtomicBool,
     settings: Settings,
 }
 
@@ -108,6 +110,7 @@ impl<T: PointerSized> Scheduler<T> {
             idle: IdleSet::new(cores),
             polite: PoliteSet::new(cores),
             closing: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             settings,
         };
         (scheduler, locals)
@@ -208,6 +211,26 @@ impl<T: PointerSized> Scheduler<T> {
     #[inline]
     pub(crate) fn announce(&self) -> Option<usize> {
         self.idle.announce(|| self.polite.interrupt_some())
+    }
+
+    /// Whether a core with work in its queues is stuck in a poll. The monitor's to say.
+    pub(crate) fn set_stuck(&self, stuck: bool) {
+        // Ordering: relaxed; a hint. The queues order what is taken from them.
+        if self.stuck.load(Relaxed) != stuck {
+            self.stuck.store(stuck, Relaxed);
+        }
+    }
+
+    /// Takes a share of what waits behind a core that is stuck, to this core's own queue. For a worker that always finds
+    /// something else to do, at the reactor say, and so never searches: to be called now and then.
+    #[inline]
+    pub(crate) fn help_the_stuck(&self, core: &Local<T>) {
+        if self.stuck.load(Relaxed)
+            && let Some(task) = self.steal(core, SEARCH_ROUNDS - 1, false)
+        {
+            self.push_back(core, task);
+            core.set_unannounced(Quiet::Work);
+        }
     }
 
     /// Another task goes first than the one in the slot, which has had its turns. It must not wait there: nobody else would

@@ -58,6 +58,7 @@ pub(crate) fn try_io<T: AsFd, R>(
     direction: Direction,
     operation: impl FnOnce(&T) -> io::Result<R>,
 ) -> io::Result<R> {
+    io.check_open()?;
     // Before the operation: an event that comes while it runs must not be wiped out.
     let seen = io.source().look(direction);
     let result = operation(io.get_ref());
@@ -72,6 +73,7 @@ pub(crate) fn try_io<T: AsFd, R>(
 pub(crate) fn poll_ready<T: AsFd>(io: &Async<T>, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     let spent = ready!(poll_proceed(cx));
     ready!(io.poll_ready(direction, cx));
+    io.check_open()?;
     spent.made_progress();
     Poll::Ready(Ok(()))
 }

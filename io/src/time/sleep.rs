@@ -43,7 +43,8 @@ pub(super) fn after(duration: Duration) -> Instant {
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep { deadline: after(duration), look_first: duration.is_zero(), timer: None }
+    let made_in = if duration.is_zero() { 0 } else { deferred::this_poll() };
+    Sleep { deadline: after(duration), made_in, timer: None }
 }
 
 /// Waits until the moment has come.
@@ -67,15 +68,16 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// assert!(Instant::now() >= dinner);
 /// ```
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep { deadline, look_first: true, timer: None }
+    Sleep { deadline, made_in: 0, timer: None }
 }
 
 /// The future of [`sleep`] and [`sleep_until`].
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     deadline: Instant,
-    // Whether the first poll has to look at the clock: the moment may have passed.
-    look_first: bool,
+    // The poll in which it was made, for a time to come: until that is over nobody has to look at the clock. Zero if the
+    // moment may have passed.
+    made_in: u64,
     timer: Option<Timer>,
 }
 
@@ -189,7 +191,7 @@ impl Sleep {
     /// ```
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
         self.deadline = deadline;
-        self.look_first = true;
+        self.made_in = 0;
         if self.timer.as_mut().is_some_and(|timer| !timer.reset(deadline)) {
             self.timer = None;
         }
@@ -202,7 +204,8 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let spent = ready!(poll_proceed(cx));
         let this = &mut *self;
-        if (this.look_first || this.timer.is_some()) && Instant::now() >= this.deadline {
+        let just_made = this.made_in != 0 && this.made_in == deferred::this_poll() && this.timer.is_none();
+        if !just_made && Instant::now() >= this.deadline {
             if let Some(timer) = this.timer.take() {
                 timer.end(this.deadline);
             }
@@ -217,8 +220,6 @@ impl Future for Sleep {
             if this.timer.is_none() {
                 cx.waker().wake_by_ref();
             }
-            // Made in the past or not, the next poll asks the clock.
-            this.look_first = true;
         }
         Poll::Pending
     }
