@@ -9,9 +9,9 @@ use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::runtime::{Gate, Phase};
 use crate::sched::{CountedOut, IdleSet, PoliteSet, YieldQueue, Yielded};
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, lock, model, thread};
+use crate::sync::{AtomicBool, AtomicUsize, model, thread};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// A queue as weak as a queue can be.
 struct StubQueue(AtomicUsize);
@@ -419,31 +419,40 @@ fn park_elsewhere_against_unpark() {
 #[test]
 fn call_back_against_look() {
     model(|| {
-        // The worker's place, the turn, and whether the reactor has a call.
-        let state = Arc::new((Parker::new(), Mutex::new(()), AtomicBool::new(false)));
+        // The worker's place, the turn, and whether the reactor has a call. A word for the turn: loom's locks make those wait
+        // who only try.
+        let state = Arc::new((Parker::new(), AtomicBool::new(false), AtomicBool::new(false)));
         let waker = thread::spawn({
             let state = state.clone();
-            move || state.0.unpark_from(|| state.2.store(true, SeqCst))
+            move || {
+                state.0.unpark_from(|| {
+                    // A swap, as is the other: loom does not say which of two plain stores was the last.
+                    state.2.swap(true, SeqCst);
+                });
+            }
         });
         let looker = thread::spawn({
             let state = state.clone();
             move || {
-                if let Ok(_turn) = state.1.try_lock() {
+                if !state.1.swap(true, AcqRel) {
                     // As the kernel takes an event.
                     state.2.swap(false, SeqCst);
+                    state.1.store(false, Release);
                 }
             }
         });
         let (parker, turn, called) = &*state;
         parker.park_elsewhere(|has_token| {
-            let turn = lock(turn);
+            if turn.swap(true, AcqRel) {
+                // It comes again, or parks in its own place.
+                return;
+            }
             if !has_token() {
                 // It waits, with the turn in hand. The others come to their end.
                 waker.join().unwrap();
                 looker.join().unwrap();
                 assert!(called.load(SeqCst), "it waits for a call that another has taken");
             }
-            drop(turn);
         });
     });
 }

@@ -180,3 +180,98 @@ pub(crate) fn reset(place: usize, Timer { serial, deadline }: Timer) -> bool {
             timer.map(|timer| timer.deadline = deadline).is_some()
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor::Reactor;
+    use crate::time::{Sleep, sleep};
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::task::{Context, Wake};
+    use std::time::Duration;
+
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    fn in_worker(f: impl FnOnce(&Waker, &Shard)) {
+        let reactor = Reactor::new(1).expect("a reactor starts");
+        crate::driver::enter(&reactor, 0, || f(&Waker::from(Arc::new(Task)), reactor.shard(0)));
+    }
+
+    fn start(waker: &Waker) -> Sleep {
+        let mut sleep = sleep(Duration::from_secs(3_600));
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(waker)).is_pending());
+        sleep
+    }
+
+    #[test]
+    fn a_timer_is_registered_when_the_poll_is_over_and_not_before() {
+        in_worker(|waker, shard| {
+            let mut kept = None;
+            let _pending = poll_task::<()>(waker, || {
+                kept = Some(start(waker));
+                drop(start(waker));
+                assert_eq!(shard.len(), 0);
+                Poll::Pending
+            });
+            assert_eq!(shard.len(), 1);
+            drop(kept);
+            assert_eq!(shard.len(), 0);
+        });
+    }
+
+    #[test]
+    fn tasks_polled_inside_of_a_poll_leave_its_timers_alone() {
+        in_worker(|waker, shard| {
+            let others = [Waker::from(Arc::new(Task)), Waker::from(Arc::new(Task))];
+            let mut kept = Vec::new();
+            let _pending = poll_task::<()>(waker, || {
+                kept.push(start(waker));
+                for result in [Poll::Ready(()), Poll::Pending] {
+                    let _inner = poll_task(&others[0], || {
+                        kept.push(start(&others[0]));
+                        poll_task(&others[1], || result)
+                    });
+                }
+                assert_eq!(shard.len(), 2, "those of the inner ones are registered at once");
+                Poll::Pending
+            });
+            assert_eq!(shard.len(), 3);
+        });
+    }
+
+    /// What outlives the poll in which its task ended is registered where it is polled next, and leaves nothing behind.
+    #[test]
+    fn a_timer_that_outlives_its_task_leaves_nothing_behind() {
+        in_worker(|waker, shard| {
+            for _ in 0..100 {
+                let mut kept = None;
+                let _ready = poll_task(waker, || {
+                    kept = Some(start(waker));
+                    Poll::Ready(())
+                });
+                drop(kept);
+            }
+            assert_eq!((shard.len(), shard.words()), (0, 0));
+        });
+    }
+
+    #[test]
+    fn a_sleep_that_is_first_polled_late_is_over() {
+        in_worker(|waker, _| {
+            let mut late = None;
+            let _pending = poll_task::<()>(waker, || {
+                late = Some(sleep(Duration::from_nanos(1)));
+                Poll::Pending
+            });
+            let mut late = late.expect("it was made");
+            std::thread::sleep(Duration::from_millis(1));
+            let result = poll_task(waker, || Pin::new(&mut late).poll(&mut Context::from_waker(waker)));
+            assert!(result.is_ready());
+        });
+    }
+}

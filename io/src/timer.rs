@@ -241,8 +241,14 @@ impl Shard {
 
     /// How many are pending.
     #[cfg(test)]
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().pending.len()
+    }
+
+    /// How many words were left for timers that have yet to come.
+    #[cfg(test)]
+    pub(crate) fn words(&self) -> usize {
+        self.lock().early.len()
     }
 }
 

@@ -217,3 +217,18 @@ fn a_sleep_in_a_block_on_whose_runtime_was_shut_down_ends() {
         before.await;
     });
 }
+
+/// Being told that it is ready, again and again, would be a loop without end.
+#[test]
+fn readiness_of_a_socket_that_outlives_its_runtime_is_an_error() {
+    let _watch = watch();
+    let (one, other) = (runtime(1), runtime(1));
+    let socket = one.block_on(giveway::net::UdpSocket::bind("127.0.0.1:0")).unwrap();
+    drop(one);
+    other.block_on(async {
+        assert!(socket.readable().await.is_err());
+        assert!(socket.writable().await.is_err());
+        let error = socket.try_recv(&mut [0]).unwrap_err();
+        assert!(error.to_string().contains("was shut down"), "{error}");
+    });
+}
