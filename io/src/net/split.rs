@@ -100,7 +100,7 @@ impl<S: Stream> ReadHalf<'_, S> {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///
@@ -171,7 +171,7 @@ impl<S: Stream> WriteHalf<'_, S> {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///

@@ -133,7 +133,7 @@ impl<S: Stream> OwnedReadHalf<S> {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///
@@ -238,7 +238,7 @@ impl<S: Stream> OwnedWriteHalf<S> {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///

@@ -196,7 +196,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///

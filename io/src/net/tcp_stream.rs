@@ -89,7 +89,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///
@@ -181,7 +181,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///
@@ -311,7 +311,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///

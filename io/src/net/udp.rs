@@ -189,7 +189,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///
@@ -219,7 +219,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///
@@ -254,7 +254,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///

@@ -192,7 +192,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///
@@ -214,7 +214,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///
@@ -320,7 +320,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///

@@ -175,7 +175,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///

@@ -92,7 +92,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///
@@ -160,7 +160,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Cancel safety
     ///
@@ -332,7 +332,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// If the runtime was shut down that it belongs to.
     ///
     /// # Examples
     ///
