@@ -233,23 +233,10 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// Another task goes first than the one in the slot, which has had its turns. It must not wait there: nobody else would
-    /// find it, however long the poll takes.
-    #[cold]
-    fn empty_slot(&self, core: &Local<T>) {
-        if let Some(task) = self.remote(core).slot.take() {
-            self.push_back(core, task);
-            core.set_unannounced(Quiet::Work);
-        }
-    }
-
     /// Called before each poll: if tasks were queued quietly, they are announced now, because the poll may take any
     /// length of time. Returns a worker to unpark.
     #[inline]
     pub(crate) fn before_poll(&self, core: &Local<T>) -> Option<usize> {
-        if !self.remote(core).slot.is_empty_relaxed() {
-            self.empty_slot(core);
-        }
         match core.take_unannounced() {
             Quiet::Nothing => None,
             Quiet::Work if !core.deque().is_empty() => self.announce(),

@@ -285,11 +285,6 @@ impl Stepper {
                 State::BeforePoll(task, source)
             }
             State::BeforePoll(mut task, source) => {
-                // What was passed over leaves the slot.
-                let in_slot = self.slots[index];
-                if self.books.places.get(&in_slot) == Some(&Place::Slot(index)) {
-                    self.books.insert(in_slot, Place::Queued { waiting: true });
-                }
                 let woken = self.scheduler.before_poll(core);
                 let swapped = std::mem::replace(&mut task.swapped, false);
                 self.scheduler.begin_poll(core, source, task.background, swapped);
