@@ -21,9 +21,9 @@
 //!   that. A running task that fills its slot beside an idle worker calls the monitor to it, if it has gone off duty;
 //!   so does a worker that goes to sleep beside a full slot.
 //! - Every millisecond once it has found that nobody had looked at the reactor. When somebody had, many times in a row, it
-//!   trusts them for twice as long, up to four milliseconds: so the first bad poll after half a second without is
+//!   trusts them for twice as long, up to three milliseconds: so the first bad poll after half a second without is
 //!   noticed that much later, and those after it soon.
-//! - Every four milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
+//! - Every three milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that.
@@ -49,7 +49,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_AT_IO_EVERY: Duration = Duration::from_millis(1);
 
 /// The longest pause while workers look at the reactor by themselves.
-const TRUST_FOR: Duration = Duration::from_millis(4);
+const TRUST_FOR: Duration = Duration::from_millis(3);
 
 /// How many times in a row somebody has to have looked for the pause to be doubled.
 const EARN_TRUST: u32 = 64;
@@ -218,7 +218,8 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
     let (mut stuck, mut any_full) = (false, false);
     for (index, (core, seen)) in scheduler.cores().iter().zip(seen).enumerate() {
         let (poll, full) = (core.polling(), !core.slot.is_empty_relaxed());
-        any_full |= full;
+        // Between two polls it does not count: it runs next.
+        any_full |= full && shared.posts[index].is_running();
         if poll != seen.poll {
             *seen = Seen { poll, since: now, asked: false };
             continue;
