@@ -80,6 +80,46 @@ pub trait Peer: Sized + 'static {
     }
 }
 
+/// The sockets and the timer of a peer that has tokio's names for them, and its traits there.
+macro_rules! sockets_by_tokios_names {
+    ($peer:ident, $traits:path) => {
+        type Listener = $peer::net::TcpListener;
+        type Stream = $peer::net::TcpStream;
+
+        fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
+            $peer::time::sleep(duration)
+        }
+
+        async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
+            let listener = $peer::net::TcpListener::bind("127.0.0.1:0").await?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        }
+
+        async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        }
+
+        async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
+            let stream = $peer::net::TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        }
+
+        async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
+            use $traits as traits;
+            traits::AsyncReadExt::read(stream, buffer).await
+        }
+
+        async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
+            use $traits as traits;
+            traits::AsyncWriteExt::write_all(stream, bytes).await
+        }
+    };
+}
+
 /// This project.
 #[derive(Debug)]
 pub struct Giveway;
@@ -115,38 +155,7 @@ impl Peer for Giveway {
         giveway::yield_now_if_busy()
     }
 
-    type Listener = giveway::net::TcpListener;
-    type Stream = giveway::net::TcpStream;
-
-    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
-        giveway::time::sleep(duration)
-    }
-
-    async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
-        let listener = giveway::net::TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    }
-
-    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-
-    async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
-        let stream = giveway::net::TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-
-    async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
-        futures::AsyncReadExt::read(stream, buffer).await
-    }
-
-    async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
-        futures::AsyncWriteExt::write_all(stream, bytes).await
-    }
+    sockets_by_tokios_names!(giveway, futures);
 }
 
 /// This project again: background tasks without yield points, which await a resource that spends the budget.
@@ -190,32 +199,7 @@ impl Peer for GivewayBackground {
         Unwrapped(giveway::spawn_background(future))
     }
 
-    type Listener = giveway::net::TcpListener;
-    type Stream = giveway::net::TcpStream;
-
-    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
-        Giveway::sleep(duration)
-    }
-
-    async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
-        Giveway::listen().await
-    }
-
-    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
-        Giveway::accept(listener).await
-    }
-
-    async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
-        Giveway::connect(address).await
-    }
-
-    async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
-        Giveway::read(stream, buffer).await
-    }
-
-    async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
-        Giveway::write_all(stream, bytes).await
-    }
+    sockets_by_tokios_names!(giveway, futures);
 }
 
 /// tokio's multi-thread runtime.
@@ -253,38 +237,7 @@ impl Peer for Tokio {
         tokio::task::yield_now()
     }
 
-    type Listener = tokio::net::TcpListener;
-    type Stream = tokio::net::TcpStream;
-
-    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
-    }
-
-    async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    }
-
-    async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
-        let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-
-    async fn connect(address: SocketAddr) -> io::Result<Self::Stream> {
-        let stream = tokio::net::TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-
-    async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
-        tokio::io::AsyncReadExt::read(stream, buffer).await
-    }
-
-    async fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<()> {
-        tokio::io::AsyncWriteExt::write_all(stream, bytes).await
-    }
+    sockets_by_tokios_names!(tokio, tokio::io);
 }
 
 /// The smol stack: async-executor on async-io.

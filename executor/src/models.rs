@@ -419,7 +419,8 @@ fn park_elsewhere_against_unpark() {
 #[test]
 fn call_back_against_look() {
     model(|| {
-        // The worker's place, the turn, and whether the reactor has a call. A word for the turn: loom's locks make those wait
+        // Ordering: what stands for the lock of the turn acquires and releases as that does, what stands for the kernel is as
+        // strong as can be. The worker's place, the turn, and whether the reactor has a call. A word for the turn: loom's locks make those wait
         // who only try.
         let state = Arc::new((Parker::new(), AtomicBool::new(false), AtomicBool::new(false)));
         let waker = thread::spawn({

@@ -21,7 +21,7 @@
 //!   that. A running task that fills its slot beside an idle worker calls the monitor to it, if it has gone off duty;
 //!   so does a worker that goes to sleep beside a full slot.
 //! - Every millisecond once it has found that nobody had looked at the reactor. When somebody had, many times in a row, it
-//!   trusts them for twice as long, up to three milliseconds: so the first bad poll after half a second without is
+//!   trusts them for twice as long, up to three milliseconds: so the first bad poll after a fifth of a second without is
 //!   noticed that much later, and those after it soon.
 //! - Every three milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
@@ -153,10 +153,12 @@ pub(crate) fn run(shared: &Shared) {
         if waits_for_io {
             trust.learn(look_at_io(shared));
         }
-        let pause = match () {
-            () if waits_for_io => trust.pause,
-            () if somebody_idle => LOOK_EVERY,
-            () => TRUST_FOR,
+        let pause = if waits_for_io {
+            trust.pause
+        } else if somebody_idle {
+            LOOK_EVERY
+        } else {
+            TRUST_FOR
         };
         if alert > 0 && somebody_idle {
             monitor.parker.park_until(now + LOOK_AT_SLOTS_EVERY.min(pause));
@@ -190,8 +192,7 @@ fn all_idle(shared: &Shared) -> bool {
 
 /// Takes a turn at the reactor, if nobody else has for a while. False if somebody has.
 fn look_at_io(shared: &Shared) -> bool {
-    let last_look = Duration::from_nanos(shared.now().saturating_sub(shared.reactor.looked_at()));
-    if last_look < LOOK_AT_IO_EVERY {
+    if Duration::from_nanos(shared.reactor.alone_for()) < LOOK_AT_IO_EVERY {
         return false;
     }
     let mut ready = Vec::new();
@@ -217,9 +218,9 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
     let scheduler = &shared.scheduler;
     let (mut stuck, mut any_full) = (false, false);
     for (index, (core, seen)) in scheduler.cores().iter().zip(seen).enumerate() {
-        let (poll, full) = (core.polling(), !core.slot.is_empty_relaxed());
+        let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), shared.posts[index].is_running());
         // Between two polls it does not count: it runs next.
-        any_full |= full && shared.posts[index].is_running();
+        any_full |= full && running;
         if poll != seen.poll {
             *seen = Seen { poll, since: now, asked: false };
             continue;
@@ -228,7 +229,7 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
             core.mark_stuck(poll);
         }
         stuck |= full || core.has_task();
-        if seen.asked || shared.posts[index].running().is_none() {
+        if seen.asked || !running {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
             scheduler.has_returned(index);

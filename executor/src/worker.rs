@@ -313,7 +313,7 @@ impl Worker {
     #[cold]
     fn adapt_ration(&self) {
         let (ration, bearable) = (self.ration.get(), self.core.manners().pace.reactor_interval());
-        let alone = self.shared.now().saturating_sub(self.shared.reactor.looked_at());
+        let alone = self.shared.reactor.alone_for();
         if alone > 2 * bearable {
             self.ration.set((ration / 2).max(1));
         } else if alone < bearable / 2 {
@@ -354,11 +354,9 @@ impl Worker {
     /// As `poll_io`, unless somebody has looked just now: a worker with short polls comes by every few microseconds.
     fn poll_io_now_and_then(&self) {
         let reactor = &self.shared.reactor;
-        if reactor.has_anything_for(self.index()) {
-            let alone = reactor.now().saturating_sub(reactor.looked_at());
-            if alone >= self.core.manners().pace.reactor_interval() {
-                self.take_turn();
-            }
+        if reactor.has_anything_for(self.index()) && reactor.alone_for() >= self.core.manners().pace.reactor_interval()
+        {
+            self.take_turn();
         }
     }
 

@@ -3,7 +3,7 @@
 //! A timer wakes its task. While the task is being polled there is nothing to wake, so a timer that it waits for can be
 //! registered when the poll returns, and one that is dropped before that never is. Most are: an operation with a timeout
 //! usually ends in the poll that made the timeout, or in the next. Made and dropped like that a timer costs a look at the
-//! clock and two thread-local lists' ends: no lock, no reference count, no memory.
+//! clock and some stores to a list of the thread's own: no lock, no reference count, no memory.
 //!
 //! Only for timers that are waited for with the waker of the task itself, and that is told by its *address*: combinators
 //! that poll their parts with the task's own context pass it on. An executor that is nested in the task has a waker of
@@ -152,33 +152,37 @@ pub(crate) fn defer(timer: Timer, waker: &Waker) -> Option<(&'static Shard, usiz
     Some((shard, place))
 }
 
+/// Calls `f` with this thread's list if a timer is still in its place there. False if it is not.
+#[inline]
+fn with_deferred(place: usize, serial: u64, f: impl FnOnce(&mut Vec<Timer>)) -> bool {
+    ANY.get()
+        && LIST.with_borrow_mut(|list| {
+            let there = list.get(place).is_some_and(|timer| timer.serial == serial);
+            if there {
+                f(list);
+            }
+            there
+        })
+}
+
 /// Whether a timer is still in this thread's list.
 pub(crate) fn has(place: usize, serial: u64) -> bool {
-    ANY.get() && LIST.with_borrow(|list| list.get(place).is_some_and(|timer| timer.serial == serial))
+    with_deferred(place, serial, |_| ())
 }
 
 /// Drops a timer that is still in this thread's list. False if it is not.
 #[inline]
 pub(crate) fn cancel(place: usize, serial: u64) -> bool {
-    if !ANY.get() {
-        return false;
-    }
-    LIST.with_borrow_mut(|list| {
-        let Some(timer) = list.get_mut(place).filter(|timer| timer.serial == serial) else { return false };
-        timer.serial = 0;
+    with_deferred(place, serial, |list| {
+        list[place].serial = 0;
         while list.pop_if(|last| last.serial == 0).is_some() {}
         ANY.set(!list.is_empty());
-        true
     })
 }
 
 /// Moves a timer that is still in this thread's list to another time. False if it is not there.
 pub(crate) fn reset(place: usize, Timer { serial, deadline }: Timer) -> bool {
-    ANY.get()
-        && LIST.with_borrow_mut(|list| {
-            let timer = list.get_mut(place).filter(|timer| timer.serial == serial);
-            timer.map(|timer| timer.deadline = deadline).is_some()
-        })
+    with_deferred(place, serial, |list| list[place].deadline = deadline)
 }
 
 #[cfg(test)]

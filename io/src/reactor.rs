@@ -121,12 +121,6 @@ impl Reactor {
         self.shards.iter().map(|shard| shard.earliest()).min().unwrap_or(NEVER)
     }
 
-    /// Whether a timer may be pending.
-    #[inline]
-    pub fn has_timers(&self) -> bool {
-        self.shards.iter().any(|shard| shard.earliest() != NEVER)
-    }
-
     /// Whether a turn may find something: a source is registered, or a timer is due.
     #[inline]
     pub fn wants_turn(&self) -> bool {
@@ -144,7 +138,7 @@ impl Reactor {
 
     /// Whether there is anything to wait for.
     pub fn has_something(&self) -> bool {
-        self.has_sources() || self.has_timers()
+        self.has_sources() || self.earliest() != NEVER
     }
 
     /// Nobody will take a turn any more: whoever waits is told.
@@ -170,7 +164,13 @@ impl Reactor {
     /// When the last turn was taken, by the reactor's clock.
     #[inline]
     pub fn looked_at(&self) -> u64 {
+        // Ordering: relaxed; a hint, after which somebody looks or does not.
         self.looked_at.load(Relaxed)
+    }
+
+    /// For how many nanoseconds nobody has taken a turn.
+    pub fn alone_for(&self) -> u64 {
+        self.now().saturating_sub(self.looked_at())
     }
 
     /// Takes a turn, unless somebody else has it. Adds whom to wake to `woken`; the caller wakes them, with no lock held.
@@ -207,6 +207,7 @@ impl Reactor {
             NEVER => None,
             until => Some(Duration::from_nanos(until.saturating_sub(self.now()))),
         };
+        // Ordering: relaxed, here and below: see `turn`.
         self.waits.store(true, Relaxed);
         let result = self.home.waiter.wait(events, timeout);
         self.waits.store(false, Relaxed);

@@ -98,7 +98,7 @@ impl Shard {
     }
 
     fn lock(&self) -> MutexGuard<'_, Timers> {
-        // No user code runs under it but the clone of a waker, before anything is changed.
+        // No user code runs under it: the one waker that is cloned here is a task's own (`insert_deferred`).
         self.timers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,7 +9,6 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io::Write;
 use std::pin::pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Wake, Waker};
@@ -24,10 +23,15 @@ impl Wake for Wakes {
     }
 }
 
-/// Polls once, as an executor with a budget does. How many operations it did, which goes on for ever.
-fn operations_in_one_poll<F: Future>(endless: impl FnOnce(Rc<Cell<usize>>) -> F) -> usize {
-    let done = Rc::new(Cell::new(0));
-    let mut task = pin!(endless(done.clone()));
+/// Polls a task that does this for ever once, as an executor with a budget does. How often it did it.
+fn operations_in_one_poll(mut operation: impl AsyncFnMut()) -> usize {
+    let done = Cell::new(0);
+    let mut task = pin!(async {
+        loop {
+            operation().await;
+            done.set(done.get() + 1);
+        }
+    });
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(wakes.clone());
     assert!(with_budget(OPERATIONS, || task.as_mut().poll(&mut Context::from_waker(&waker))).is_pending());
@@ -44,14 +48,8 @@ fn reading_stops_when_the_budget_is_spent() {
     let (client, server) = block_on(tcp_pair());
     block_on((&client).write_all(&[0; 4096])).unwrap();
     block_on(server.peek(&mut [0])).unwrap();
-    let read = operations_in_one_poll(|done| {
-        let server = &server;
-        async move {
-            loop {
-                (&*server).read_exact(&mut [0]).await.unwrap();
-                done.set(done.get() + 1);
-            }
-        }
+    let read = operations_in_one_poll(async || {
+        (&server).read_exact(&mut [0]).await.unwrap();
     });
     assert_eq!(read, usize::from(OPERATIONS));
 }
@@ -62,15 +60,9 @@ fn waiting_and_trying_stop_when_the_budget_is_spent() {
     let (client, server) = block_on(tcp_pair());
     block_on((&client).write_all(&[0; 4096])).unwrap();
     block_on(server.peek(&mut [0])).unwrap();
-    let read = operations_in_one_poll(|done| {
-        let server = &server;
-        async move {
-            loop {
-                server.readable().await.unwrap();
-                server.try_read(&mut [0]).unwrap();
-                done.set(done.get() + 1);
-            }
-        }
+    let read = operations_in_one_poll(async || {
+        server.readable().await.unwrap();
+        server.try_read(&mut [0]).unwrap();
     });
     assert_eq!(read, usize::from(OPERATIONS));
 }
@@ -81,14 +73,8 @@ fn accepting_stops_when_the_budget_is_spent() {
     let listener = block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let addr = listener.local_addr().unwrap();
     let _clients: Vec<_> = (0..300).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
-    let accepted = operations_in_one_poll(|done| {
-        let listener = &listener;
-        async move {
-            loop {
-                listener.accept().await.unwrap();
-                done.set(done.get() + 1);
-            }
-        }
+    let accepted = operations_in_one_poll(async || {
+        listener.accept().await.unwrap();
     });
     assert_eq!(accepted, usize::from(OPERATIONS));
 }
@@ -97,27 +83,15 @@ fn accepting_stops_when_the_budget_is_spent() {
 fn sending_stops_when_the_budget_is_spent() {
     let _watchdog = watchdog();
     let (here, _there) = UnixStream::pair().unwrap();
-    let written = operations_in_one_poll(|done| {
-        let here = &here;
-        async move {
-            loop {
-                (&*here).write_all(&[0]).await.unwrap();
-                done.set(done.get() + 1);
-            }
-        }
+    let written = operations_in_one_poll(async || {
+        (&here).write_all(&[0]).await.unwrap();
     });
     assert_eq!(written, usize::from(OPERATIONS));
 
     let socket = block_on(UdpSocket::bind("127.0.0.1:0")).unwrap();
     let addr = socket.local_addr().unwrap();
-    let sent = operations_in_one_poll(|done| {
-        let socket = &socket;
-        async move {
-            loop {
-                socket.send_to(b"x", addr).await.unwrap();
-                done.set(done.get() + 1);
-            }
-        }
+    let sent = operations_in_one_poll(async || {
+        socket.send_to(b"x", addr).await.unwrap();
     });
     assert_eq!(sent, usize::from(OPERATIONS));
 }
