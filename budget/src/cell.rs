@@ -66,9 +66,27 @@ pub fn with_budget<R>(operations: u8, f: impl FnOnce() -> R) -> R {
     with_remaining(u16::from(operations), 0, f)
 }
 
-/// As [`with_budget`], but nothing that `f` does is counted.
+/// Runs `f` without counting what it does, then puts back the budget that was there before, even if `f` panics.
+///
+/// For synchronous code inside a task that waits for something itself, a `block_on` of another executor say: refused, it
+/// could not give way, only wait for ever. For a future see [`unconstrained`](crate::unconstrained).
+///
+/// # Panics
+///
+/// Only if `f` does.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_budget::{remaining, with_budget, without_budget};
+///
+/// with_budget(7, || {
+///     without_budget(|| assert_eq!(remaining(), None));
+///     assert_eq!(remaining(), Some(7));
+/// });
+/// ```
 #[inline]
-pub(crate) fn without_budget<R>(f: impl FnOnce() -> R) -> R {
+pub fn without_budget<R>(f: impl FnOnce() -> R) -> R {
     // The refusals of the poll that this is in go on being counted.
     with_remaining(UNCONSTRAINED, REFUSED.get(), f)
 }
@@ -85,6 +103,33 @@ fn with_remaining<R>(remaining: u16, refused: u32, f: impl FnOnce() -> R) -> R {
     }
     let _put_back = PutBack(REMAINING.replace(remaining), REFUSED.replace(refused));
     f()
+}
+
+/// Leaves nothing of the budget: the next operation of the current poll is refused, and its task gives way.
+///
+/// Where nothing constrains this thread it has no effect; nor on a budget around the innermost one.
+///
+/// # Panics
+///
+/// Never.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_budget::{exhaust, remaining, with_budget};
+///
+/// with_budget(7, || {
+///     exhaust();
+///     assert_eq!(remaining(), Some(0));
+/// });
+/// exhaust();
+/// assert_eq!(remaining(), None);
+/// ```
+#[inline]
+pub fn exhaust() {
+    if REMAINING.get() != UNCONSTRAINED {
+        REMAINING.set(0);
+    }
 }
 
 /// Operations left in the current poll; `None` when nothing constrains this thread.

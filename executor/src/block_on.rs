@@ -1,4 +1,4 @@
-//! Running a future on a thread that is no worker.
+//! Running a future on a thread of the user's, or inside of a task.
 
 use crate::host::Caller;
 use crate::parker::Parker;
@@ -50,8 +50,14 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
             caller.begin_poll();
             match with_budget(OPERATIONS, || future.as_mut().poll(&mut cx)) {
                 Poll::Ready(output) => break output,
-                Poll::Pending if caller.asked() => give_way(shared),
-                Poll::Pending => parker.park(),
+                Poll::Pending => {
+                    context::with_away(|away| {
+                        if let Some(worker) = away {
+                            worker.about_to_wait();
+                        }
+                    });
+                    if caller.asked() { give_way(shared) } else { parker.park() }
+                }
             }
         }
     };
@@ -70,15 +76,4 @@ fn give_way(shared: &Arc<Shared>) {
     if shared.gate.phase() == Phase::Open {
         turn.park();
     }
-}
-
-/// Panics on a worker thread: blocking it would hold up every task queued behind.
-#[track_caller]
-pub(crate) fn refuse_on_worker() {
-    let on_worker = context::with_worker(|worker| worker.is_some());
-    assert!(
-        !on_worker,
-        "`block_on` was called on a worker thread of a Giveway runtime, where it would block the tasks behind it; \
-         use `.await` instead"
-    );
 }

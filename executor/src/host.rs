@@ -3,11 +3,11 @@
 use crate::runtime::{MAX_WORKERS, Phase, Shared};
 use crate::sched::{Due, Manners, Outside, Pace, Settings, Way};
 use crate::task::YieldNowIfBusy;
-use crate::worker::Worker;
+use crate::worker::{Hold, Worker};
 use giveway_yield::host::{Host, Signs, Ticket, with_host};
 use std::cell::{Cell, OnceCell};
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Gives way if every worker is busy and work waits; otherwise is ready at once. The yield point of a polite background
 /// loop.
@@ -106,10 +106,9 @@ impl Worker {
     }
 
     /// Names the poll that goes on: which runtime's, which worker's, and its how many-th.
-    fn ticket(&self) -> Ticket {
+    fn ticket(&self, tick: u32) -> Ticket {
         const _: () = assert!(MAX_WORKERS <= 1 << 12);
-        let (worker, poll) = (self.index() as u64, u64::from(self.core().tick()));
-        ticket(1 << 63 | self.shared().number << 44 | worker << 32 | poll)
+        ticket(1 << 63 | self.shared().number << 44 | (self.index() as u64) << 32 | u64::from(tick))
     }
 }
 
@@ -132,34 +131,54 @@ impl Outside for Worker {
     }
 }
 
+/// In a blocking call a worker has no core to ask, and the call could not give way. If it has lost its core, the rest of the
+/// poll gives way at once: its task is to come back for one.
 impl Host for Worker {
     fn signs(&self) -> Signs<'_> {
-        signs(self.shared(), Some(self.index()), &self.core().manners().pace)
+        match self.hold() {
+            Hold::Core => signs(self.shared(), Some(self.index()), &self.core().manners().pace),
+            Hold::Lent(_) | Hold::Lost(_) => {
+                Signs { idle: &NOBODY, asked: &ALWAYS, queued: [&NOBODY, &NOBODY], countdown: &NO_COUNT }
+            }
+        }
     }
 
     fn work_waits(&self) -> bool {
-        !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), self)
+        match self.hold() {
+            Hold::Core => !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), self),
+            Hold::Lent(_) => false,
+            Hold::Lost(_) => true,
+        }
     }
 
     fn give_way(&self) -> Option<Ticket> {
+        match self.hold() {
+            Hold::Core => {}
+            Hold::Lent(_) => return None,
+            Hold::Lost(_) => return Some(self.ticket(self.ask_away())),
+        }
         if self.somebody_idle() {
             return None;
         }
         let way = self.shared().scheduler.yield_point(self.core(), self)?;
         self.core().manners().ask(way);
-        Some(self.ticket())
+        Some(self.ticket(self.core().tick()))
     }
 
     fn take_back(&self, ticket: Ticket) -> bool {
-        let this_poll = ticket == self.ticket();
-        if this_poll {
-            self.core().manners().take_back();
+        match self.hold() {
+            Hold::Core if ticket == self.ticket(self.core().tick()) => self.core().manners().take_back(),
+            Hold::Lost(_) if ticket == self.ticket(self.tick_away()) => self.take_back_away(),
+            _ => return false,
         }
-        this_poll
+        true
     }
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
+static ALWAYS: AtomicBool = AtomicBool::new(true);
+static NOBODY: AtomicUsize = AtomicUsize::new(0);
+static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// What the yield points of a worker look at, or those of a thread that is none and that nobody asks.
 #[cfg(not(giveway_loom))]

@@ -43,6 +43,7 @@
 //! beside its code.
 
 mod block_on;
+mod blocking;
 mod fork;
 mod host;
 pub mod io;
@@ -58,6 +59,7 @@ mod worker;
 #[cfg(test)]
 mod models;
 
+pub use blocking::{block_in_place, spawn_blocking};
 pub use giveway_budget as budget;
 pub use giveway_io::{net, time};
 pub use host::{should_yield, yield_now_if_busy};

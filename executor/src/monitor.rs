@@ -28,10 +28,12 @@
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that.
 
+use crate::blocking::{LONG, Loan};
 use crate::parker::Parker;
-use crate::runtime::{Phase, Shared};
+use crate::runtime::{Phase, Shared, context};
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -64,11 +66,18 @@ pub(crate) struct Monitor {
     asleep: AtomicBool,
     // Set by the monitor while it does not look at slots, cleared by the first to call it back.
     off_duty: AtomicBool,
+    // A blocking call has begun that may be long. Set by the caller, cleared by the monitor.
+    watch_calls: AtomicBool,
 }
 
 impl Monitor {
     pub(crate) fn new() -> Self {
-        Self { parker: Parker::new(), asleep: AtomicBool::new(false), off_duty: AtomicBool::new(false) }
+        Self {
+            parker: Parker::new(),
+            asleep: AtomicBool::new(false),
+            off_duty: AtomicBool::new(false),
+            watch_calls: AtomicBool::new(false),
+        }
     }
 
     /// A slot is full, its owner is in a poll, and a worker is idle: has the monitor look at slots.
@@ -81,6 +90,19 @@ impl Monitor {
         if self.off_duty.load(Relaxed) && self.off_duty.swap(false, Relaxed) {
             self.parker.unpark();
         }
+    }
+
+    /// A blocking call has begun, nobody is idle, and it is not known how long it takes: has the monitor look in 20 µs.
+    pub(crate) fn watch_calls(&self) {
+        // Ordering: relaxed; the token, which both sides swap, orders it.
+        if !self.watch_calls.swap(true, Relaxed) {
+            self.parker.unpark();
+        }
+    }
+
+    /// Has the monitor look at once.
+    pub(crate) fn call(&self) {
+        self.parker.unpark();
     }
 
     /// Wakes the monitor if it sleeps. Called by whoever has taken a worker out of the idle set, itself included.
@@ -121,17 +143,41 @@ impl Monitor {
         self.parker.bind();
     }
 
-    /// Wakes the monitor for the last time.
-    pub(crate) fn stop(&self) {
-        self.parker.unpark();
+    /// The runtime closes, or has come to its end: the monitor is to look.
+    pub(crate) fn stop(&self, call_back: impl FnOnce()) {
+        self.parker.unpark_from(call_back);
     }
 }
 
 /// The monitor thread.
-pub(crate) fn run(shared: &Shared) {
+pub(crate) fn run(shared: &Arc<Shared>) {
+    shared.monitor.bind();
+    watch(shared);
+    serve_the_last(shared);
+}
+
+/// While the runtime closes there may be threads that wait for a timer or a socket inside of a task, and no worker any more
+/// to serve them. (And jobs that nobody is to run are dropped here, where no destructor holds up anybody.)
+fn serve_the_last(shared: &Arc<Shared>) {
+    let inside = context::Entered::new(shared.clone());
+    shared.crews().iter().for_each(|crew| crew.drop_jobs());
+    drop(inside);
+    let (parker, mut ready) = (&shared.monitor.parker, Vec::new());
+    while shared.gate.phase() != Phase::Terminated {
+        let mut turn = Ok(Turn::Taken);
+        parker.park_elsewhere(|has_token| turn = shared.reactor.turn(Wait::Unless(has_token), &mut ready));
+        wake_all(&mut ready);
+        parker.take_token();
+        if !turn.is_ok_and(|turn| turn == Turn::Taken) {
+            // A worker that has not left yet is there.
+            parker.park_until(Instant::now() + LOOK_AT_IO_EVERY);
+        }
+    }
+}
+
+fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
-    monitor.bind();
-    let mut seen = vec![Seen { poll: 0, since: Instant::now(), asked: false }; shared.workers()];
+    let mut seen = vec![Seen { poll: 0, since: Instant::now(), asked: false, loan: None }; shared.workers()];
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     while shared.gate.phase() == Phase::Open {
         let now = Instant::now();
@@ -145,7 +191,7 @@ pub(crate) fn run(shared: &Shared) {
             shared.scheduler.set_stuck(false);
             (0..shared.workers()).for_each(|worker| shared.scheduler.has_returned(worker));
         } else {
-            monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open);
+            monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open && !jobs_wait(shared));
             quiet_since = None;
             continue;
         }
@@ -153,7 +199,15 @@ pub(crate) fn run(shared: &Shared) {
         if waits_for_io {
             trust.learn(look_at_io(shared));
         }
-        let pause = if waits_for_io {
+        if monitor.watch_calls.swap(false, Relaxed) {
+            // Of those that have just begun, one that is still the same after this is long.
+            monitor.parker.park_until(now + LONG);
+            continue;
+        }
+        let pause = if jobs_wait(shared) {
+            grow_crews(shared);
+            LOOK_AT_IO_EVERY
+        } else if waits_for_io {
             trust.pause
         } else if somebody_idle {
             LOOK_EVERY
@@ -186,6 +240,18 @@ impl Trust {
     }
 }
 
+fn jobs_wait(shared: &Shared) -> bool {
+    shared.crews().iter().any(|crew| crew.is_stalled())
+}
+
+fn grow_crews(shared: &Arc<Shared>) {
+    for crew in shared.crews() {
+        if crew.is_stalled() {
+            crew.grow(shared);
+        }
+    }
+}
+
 fn all_idle(shared: &Shared) -> bool {
     shared.scheduler.idle.counts().idle() == shared.workers()
 }
@@ -210,20 +276,27 @@ struct Seen {
     since: Instant,
     // It was asked to return at the last look.
     asked: bool,
+    // The blocking call that it was in.
+    loan: Option<Loan>,
 }
 
 /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that have
 /// had their time to return. Whether any slot is full.
-fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
+fn look_at_polls(shared: &Arc<Shared>, seen: &mut [Seen], now: Instant) -> bool {
     let scheduler = &shared.scheduler;
     let (mut stuck, mut any_full) = (false, false);
     for (index, (core, seen)) in scheduler.cores().iter().zip(seen).enumerate() {
         let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), shared.posts[index].is_running());
+        let loan = shared.posts[index].lease.on_loan();
         // Between two polls it does not count: it runs next.
         any_full |= full && running;
-        if poll != seen.poll {
-            *seen = Seen { poll, since: now, asked: false };
+        if poll != seen.poll || loan != seen.loan {
+            *seen = Seen { poll, since: now, asked: false, loan };
             continue;
+        }
+        if let Some(loan) = loan {
+            shared.offer(index, loan);
+            seen.since = now;
         }
         if full {
             core.mark_stuck(poll);
@@ -233,7 +306,7 @@ fn look_at_polls(shared: &Shared, seen: &mut [Seen], now: Instant) -> bool {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
             scheduler.has_returned(index);
-            *seen = Seen { poll, since: now, asked: false };
+            *seen = Seen { poll, since: now, asked: false, loan };
         } else if now - seen.since >= SLICE {
             scheduler.ask_to_return(index, poll);
             seen.asked = true;

@@ -4,13 +4,14 @@
 //! may call it or `unpark` too, so neither its return nor its token means anything to us.
 
 use crate::sync::{AtomicBool, fence, thread};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A place for one thread to park.
 pub(crate) struct Parker {
-    thread: OnceLock<thread::Thread>,
+    // Not modelled: whoever is bound does not wait here when another comes, and a stale one is woken in vain.
+    thread: Mutex<Option<thread::Thread>>,
     token: AtomicBool,
     // The thread waits somewhere else for its token, and has to be called back from there. Written by that thread.
     elsewhere: AtomicBool,
@@ -18,13 +19,16 @@ pub(crate) struct Parker {
 
 impl Parker {
     pub(crate) fn new() -> Self {
-        Self { thread: OnceLock::new(), token: AtomicBool::new(false), elsewhere: AtomicBool::new(false) }
+        Self { thread: Mutex::new(None), token: AtomicBool::new(false), elsewhere: AtomicBool::new(false) }
     }
 
-    /// Makes the calling thread the one that parks here. Called once, before anybody can know of it.
+    /// Makes the calling thread the one that parks here, in the place of another that does so no more.
     pub(crate) fn bind(&self) {
-        let bound = self.thread.set(thread::current());
-        debug_assert!(bound.is_ok(), "a parker belongs to one thread");
+        *self.lock() = Some(thread::current());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<thread::Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a token and takes it.
@@ -83,8 +87,11 @@ impl Parker {
         fence(SeqCst);
         if self.elsewhere.load(Relaxed) {
             call_back();
-        } else if let Some(thread) = self.thread.get() {
-            thread.unpark();
+        } else {
+            let thread = self.lock().clone();
+            if let Some(thread) = thread {
+                thread.unpark();
+            }
         }
     }
 }

@@ -9,12 +9,16 @@ use crate::reactor::{Reactor, Wait, wake_all};
 use crate::timer::Shard;
 use std::cell::Cell;
 use std::io;
+use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
 
 thread_local! {
     // The reactor of the worker that runs on this thread, and which of its shards. Not really static: `enter` puts it in
     // and takes it out again.
     static ENTERED: Cell<Option<(&'static Arc<Reactor>, usize)>> = const { Cell::new(None) };
+    // What was there before `step_out`, and which poll went on.
+    static LEFT: Cell<(Option<(&'static Arc<Reactor>, usize)>, *const Waker)> = const { Cell::new((None, ptr::null())) };
 }
 
 /// Finds the reactor of a thread that is not inside [`enter`].
@@ -34,6 +38,7 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
     impl Drop for PutBack {
         fn drop(&mut self) {
             deferred::leave();
+            LEFT.set((None, ptr::null()));
             ENTERED.set(self.0);
         }
     }
@@ -43,6 +48,31 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
     let _put_back = PutBack(ENTERED.replace(Some((reactor, shard))));
     deferred::enter();
     f()
+}
+
+/// The thread is not to be served as in [`enter`] for a while: another may come to serve its shard. The timers of the poll
+/// that goes on are registered, and those that it makes from now on are the [finder](set_finder)'s.
+pub fn step_out() {
+    let task = deferred::step_out();
+    LEFT.set((ENTERED.take(), task));
+}
+
+/// Undoes [`step_out`], in the same poll: nobody else has come to serve the shard.
+pub fn step_in() {
+    let (entered, task) = LEFT.replace((None, ptr::null()));
+    if entered.is_some() {
+        ENTERED.set(entered);
+        deferred::step_in(task);
+    }
+}
+
+/// Undoes [`step_out`] between two polls, whoever has served the shard meanwhile.
+pub fn step_in_anew() {
+    let (entered, _) = LEFT.replace((None, ptr::null()));
+    if entered.is_some() {
+        ENTERED.set(entered);
+        deferred::enter();
+    }
 }
 
 /// Calls `f` with the reactor that serves this thread, and the number of the shard for its timers.

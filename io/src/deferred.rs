@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 
 thread_local! {
-    // The waker of the task that is being polled on this thread; null if none is, dangling if one is polled inside of
-    // another. Compared, never followed.
+    // The waker of the task that is being polled on this thread; null if none is. Marked (see `marked`), and so unlike any
+    // waker, while one is polled inside of another and while the thread is outside.
     static TASK: Cell<*const Waker> = const { Cell::new(ptr::null()) };
     // The number of the poll that goes on. No other thread has it.
     static STAMP: Cell<u64> = const { Cell::new(0) };
@@ -45,7 +45,7 @@ const KEEP: usize = 1_024;
 pub fn poll_task<T>(waker: &Waker, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
     let outer = TASK.get();
     // A task that is polled inside of another's poll, whoever does that, defers nothing: the list is the other's.
-    TASK.set(if outer.is_null() { waker } else { ptr::dangling() });
+    TASK.set(if outer.is_null() { waker } else { marked(outer) });
     STAMP.set(STAMP.get() + 1);
     let ended = Ended { outer };
     let result = poll();
@@ -54,6 +54,12 @@ pub fn poll_task<T>(waker: &Waker, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
     }
     drop(ended);
     result
+}
+
+/// The same waker, but unlike any other: what compares itself with it defers nothing.
+fn marked(task: *const Waker) -> *const Waker {
+    const { assert!(align_of::<Waker>() > 1) };
+    task.map_addr(|address| address | 1)
 }
 
 struct Ended {
@@ -129,6 +135,26 @@ pub(crate) fn leave() {
     ANY.set(false);
     STAMP.set(0);
     drop(ManuallyDrop::into_inner(LIST.take()));
+}
+
+/// The poll that goes on stops being served by this thread's shard, which another thread may come to serve: what it has
+/// deferred is registered now, and nothing more is deferred. Returns what [`step_in`] needs.
+pub(crate) fn step_out() -> *const Waker {
+    let task = TASK.get();
+    if ANY.get() {
+        // SAFETY: without the mark it is the waker that the outermost `poll_task` on this thread borrows. That has not
+        // returned: it empties the list before it does, and there is something in it.
+        register(unsafe { &*task.map_addr(|address| address & !1) });
+    }
+    if !task.is_null() {
+        TASK.set(marked(task));
+    }
+    task
+}
+
+/// The poll goes on as before [`step_out`].
+pub(crate) fn step_in(task: *const Waker) {
+    TASK.set(task);
 }
 
 /// Whether a timer with this waker can be deferred.

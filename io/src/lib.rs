@@ -18,7 +18,7 @@ mod timer;
 pub mod driver {
     //! For executors: how to drive a reactor.
 
-    pub use crate::current::{Finder, enter, set_finder};
+    pub use crate::current::{Finder, enter, set_finder, step_in, step_in_anew, step_out};
     pub use crate::deferred::poll_task;
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
 }

@@ -194,17 +194,17 @@ fn a_panic_payload_whose_destructor_panics_is_contained() {
     });
 }
 
-/// tokio 5177: state broken after an invalid nested `block_on` unwinds.
+/// tokio 5177: state broken after an invalid nested `block_on` unwinds. Here it is valid, and may unwind too.
 #[test]
-fn a_nested_block_on_on_a_worker_panics_clearly_and_leaves_the_worker_intact() {
+fn a_nested_block_on_that_panics_leaves_the_worker_intact() {
     with_runtimes(|runtime| {
         let other = giveway_tests::runtime(1);
         let other_handle = other.handle().clone();
         let task = runtime.spawn(async move {
             let messages = [
-                panic_of(|| giveway::block_on(async {})),
-                panic_of(|| giveway::Handle::current().block_on(async {})),
-                panic_of(|| other_handle.block_on(async {})),
+                panic_of(|| giveway::block_on(async { panic!("first") })),
+                panic_of(|| giveway::Handle::current().block_on(async { panic!("second") })),
+                panic_of(|| other_handle.block_on(async { panic!("third") })),
             ];
             // The worker's context is what it was.
             let id = giveway::task::try_id();
@@ -213,15 +213,9 @@ fn a_nested_block_on_on_a_worker_panics_clearly_and_leaves_the_worker_intact() {
         });
         let id = task.id();
         let (messages, id_after, child) = runtime.block_on(task).unwrap();
-        for message in messages {
-            assert!(message.contains("`block_on` was called on a worker thread"), "{message}");
-            assert!(message.contains("use `.await` instead"), "the remedy is named: {message}");
-        }
+        assert_eq!(messages, ["first", "second", "third"]);
         assert_eq!(id_after, Some(id));
         assert!(child);
-
-        let error = runtime.block_on(runtime.spawn(async { giveway::block_on(async {}) })).unwrap_err();
-        assert!(error.to_string().contains("`block_on` was called on a worker thread"), "{error}");
         assert_workers_survive(runtime);
     });
 }

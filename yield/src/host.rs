@@ -76,7 +76,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// An executor that can say whether work waits.
 pub trait Host {
-    /// What a yield point looks at by itself before it asks. Called once, by [`with_host`].
+    /// What a yield point looks at by itself before it asks. Called by [`with_host`], and by [`renew_signs`].
     fn signs(&self) -> Signs<'_>;
 
     /// Whether work waits that the running task should give way to. Called when the [signs](Signs) say that it may.
@@ -210,6 +210,21 @@ pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
     let result = f();
     drop(put_back);
     result
+}
+
+/// Asks the host of this thread for its [signs](Signs) again: others tell from now on. Without a host nothing happens.
+///
+/// # Examples
+///
+/// ```
+/// giveway_yield::host::renew_signs();
+/// assert!(!giveway_yield::should_yield(), "there is no host to ask");
+/// ```
+pub fn renew_signs() {
+    if let Some(host) = HOST.get() {
+        SIGNS.set(host.signs());
+        IDLE.set(SIGNS.get().idle);
+    }
 }
 
 /// Whether a worker is idle, or there is no host.

@@ -1,8 +1,9 @@
 //! Settings of a runtime, and its start.
 
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
-use crate::sched::{Local, Settings};
-use crate::task::Runnable;
+use crate::blocking::Articles;
+use crate::sched::Settings;
+use crate::task::Class;
 use crate::{monitor, worker};
 use std::fmt;
 use std::io;
@@ -38,6 +39,8 @@ pub struct Builder {
     thread_name: String,
     stack_size: Option<usize>,
     settings: Settings,
+    max_blocking_threads: usize,
+    blocking_keep_alive: Duration,
     hooks: Hooks,
 }
 
@@ -56,6 +59,8 @@ impl Builder {
             thread_name: "giveway".into(),
             stack_size: None,
             settings: Settings::default(),
+            max_blocking_threads: 512,
+            blocking_keep_alive: Duration::from_millis(500),
             hooks: Hooks::default(),
         }
     }
@@ -79,7 +84,7 @@ impl Builder {
         self
     }
 
-    /// The name of the worker threads; each gets its number after it. By default `giveway`.
+    /// The name of the threads; each worker gets its number after it, other threads what they are for. By default `giveway`.
     ///
     /// # Examples
     ///
@@ -92,7 +97,7 @@ impl Builder {
         self
     }
 
-    /// The stack size of the worker threads in bytes. By default that of the standard library.
+    /// The stack size of the threads in bytes. By default that of the standard library.
     ///
     /// # Examples
     ///
@@ -103,6 +108,40 @@ impl Builder {
     #[doc(alias = "thread_stack_size")]
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
+        self
+    }
+
+    /// How many threads may run [blocking jobs](crate::spawn_blocking) of the foreground at once: at least one, which
+    /// [`build`](Self::build) checks. By default 512. Jobs of the background have as many as there are workers.
+    ///
+    /// The same number again may be in [`block_in_place`](crate::block_in_place) without keeping a worker; beyond that
+    /// they keep theirs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().max_blocking_threads(8).build()?;
+    /// assert!(giveway::Builder::new().max_blocking_threads(0).build().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_blocking_threads(mut self, threads: usize) -> Self {
+        self.max_blocking_threads = threads;
+        self
+    }
+
+    /// How long a thread for blocking jobs waits for the next before it ends. By default half a second.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Builder::new().blocking_keep_alive(Duration::from_secs(10)).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[doc(alias = "thread_keep_alive")]
+    pub fn blocking_keep_alive(mut self, keep_alive: Duration) -> Self {
+        self.blocking_keep_alive = keep_alive;
         self
     }
 
@@ -147,7 +186,8 @@ impl Builder {
         self
     }
 
-    /// Called by each worker thread before it runs its first task. A panic in it is contained.
+    /// Called by each thread of the runtime but the monitor, before it runs its first task or blocking job. A panic in it is
+    /// contained.
     ///
     /// # Examples
     ///
@@ -160,7 +200,7 @@ impl Builder {
         self
     }
 
-    /// Called by each worker thread after its last task is gone. A panic in it is contained.
+    /// Called by each thread of the runtime but the monitor, after its last task or job is gone. A panic in it is contained.
     ///
     /// # Examples
     ///
@@ -217,11 +257,13 @@ impl Builder {
             return Err(invalid("a thread name must not hold a NUL byte".into()));
         }
         crate::io::serve_everybody();
-        let (shared, locals) = Shared::new(workers, self.settings, self.hooks.clone())?;
-        let shared = Arc::new(shared);
+        if self.max_blocking_threads == 0 {
+            return Err(invalid("`max_blocking_threads` is 0; blocking jobs need a thread to run on".into()));
+        }
+        let shared = Arc::new(Shared::new(workers, self.settings, self.hooks.clone(), self.articles(workers))?);
         let mut threads = Vec::with_capacity(workers + 1);
-        for local in locals {
-            match self.start_worker(shared.clone(), local) {
+        for core in 0..workers {
+            match self.start_worker(shared.clone(), core) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => return Err(give_up(&shared, threads, error)),
             }
@@ -233,9 +275,20 @@ impl Builder {
         Ok(Runtime { handle: Handle { shared }, threads })
     }
 
-    fn start_worker(&self, shared: Arc<Shared>, local: Local<Runnable>) -> io::Result<thread::JoinHandle<()>> {
-        let name = format!("{}-{}", self.thread_name, local.index());
-        self.thread(name).spawn(move || worker::run(shared, local))
+    fn articles(&self, workers: usize) -> Articles {
+        Articles {
+            thread_name: self.thread_name.clone(),
+            stack_size: self.stack_size,
+            most: self.max_blocking_threads,
+            prompt: 4 * workers,
+            keep_alive: self.blocking_keep_alive,
+            class: Class::Foreground,
+        }
+    }
+
+    fn start_worker(&self, shared: Arc<Shared>, core: usize) -> io::Result<thread::JoinHandle<()>> {
+        let name = format!("{}-{core}", self.thread_name);
+        self.thread(name).spawn(move || worker::run(shared, core))
     }
 
     fn start_monitor(&self, shared: Arc<Shared>) -> io::Result<thread::JoinHandle<()>> {
@@ -309,6 +362,8 @@ impl fmt::Debug for Builder {
             .field("thread_name", &self.thread_name)
             .field("stack_size", &self.stack_size)
             .field("settings", &self.settings)
+            .field("max_blocking_threads", &self.max_blocking_threads)
+            .field("blocking_keep_alive", &self.blocking_keep_alive)
             .field("hooks", &self.hooks)
             .finish()
     }

@@ -1,10 +1,11 @@
 //! Which runtime this thread is in.
 //!
-//! Two thread-locals without destructors, so that reading them is one load and works while the thread ends: the worker
-//! that runs here, and the runtime the thread has entered last, which takes precedence.
+//! Thread-locals without destructors, so that reading them is one load and works while the thread ends: the worker that
+//! runs here, and the runtime the thread has entered last, which takes precedence. Off the beaten track, two more: the
+//! worker that has lent its core, and what runs here without one.
 
 use super::{Shared, default_runtime};
-use crate::task::{self, Class, JoinHandle, Runnable};
+use crate::task::{self, Class, Id, JoinHandle, Runnable};
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -15,8 +16,12 @@ use std::ptr;
 use std::sync::Arc;
 
 thread_local! {
-    // The worker whose loop is on this thread's stack. Set and cleared by `on_worker` alone.
+    // The worker whose loop is on this thread's stack, while it holds its core.
     static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+    // The same while it does not, in a poll.
+    static AWAY: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+    // What runs on this thread without a core.
+    static RUNNING: Cell<Option<(*const Shared, Id, Class)>> = const { Cell::new(None) };
     // The top of `STACK`, which counts it; null outside any runtime.
     static ENTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
     static STACK: Stack = const { Stack(RefCell::new(Vec::new())) };
@@ -30,11 +35,66 @@ pub(crate) fn on_worker<R>(worker: &Worker, f: impl FnOnce() -> R) -> R {
     impl Drop for Clear {
         fn drop(&mut self) {
             WORKER.set(ptr::null());
+            AWAY.set(ptr::null());
+            RUNNING.set(None);
         }
     }
     WORKER.set(worker);
     let _clear = Clear;
     f()
+}
+
+/// The worker of this thread does not hold its core for a while. Its poll goes on.
+#[inline]
+pub(crate) fn step_out(id: Id, class: Class) {
+    let worker = WORKER.replace(ptr::null());
+    AWAY.set(worker);
+    // SAFETY: the worker that `on_worker` borrows further up this very stack; the caller is one of its methods.
+    RUNNING.set(Some((Arc::as_ptr(unsafe { &*worker }.shared()), id, class)));
+}
+
+/// The worker of this thread holds its core again.
+#[inline]
+pub(crate) fn step_in(worker: &Worker) {
+    WORKER.set(worker);
+    AWAY.set(ptr::null());
+    RUNNING.set(None);
+}
+
+/// The poll that went on without a core is over.
+pub(crate) fn poll_ended() {
+    AWAY.set(ptr::null());
+    RUNNING.set(None);
+}
+
+/// Calls `f` with the worker of this thread, if it is one that does not hold its core.
+pub(crate) fn with_away<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+    // SAFETY: null, or the worker that `on_worker` borrows further up this very stack.
+    f(unsafe { AWAY.get().as_ref() })
+}
+
+/// A job that runs on this thread.
+pub(crate) struct Running;
+
+impl Running {
+    pub(crate) fn new(shared: &Arc<Shared>, id: Id, class: Class) -> Self {
+        RUNNING.set(Some((Arc::as_ptr(shared), id, class)));
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(None);
+    }
+}
+
+/// The task or job that runs on this thread.
+pub(crate) fn running_id() -> Option<Id> {
+    with_worker(|worker| match worker {
+        Some(worker) => worker.running_id(),
+        None => RUNNING.get().map(|(_, id, _)| id),
+    })
 }
 
 /// Calls `f` with the worker of this thread, if this is a worker thread.
@@ -111,7 +171,10 @@ impl<'a> Current<'a> {
     fn class(self) -> Class {
         match self {
             Self::Worker(worker) => worker.class(),
-            Self::Outside(_) => Class::Foreground,
+            Self::Outside(shared) => match RUNNING.get() {
+                Some((runtime, _, class)) if ptr::eq(runtime, Arc::as_ptr(shared)) => class,
+                _ => Class::Foreground,
+            },
         }
     }
 
@@ -126,7 +189,22 @@ impl<'a> Current<'a> {
 
 /// The class of the task that runs on this thread.
 pub(crate) fn current_class() -> Class {
-    with_worker(|worker| worker.map_or(Class::Foreground, Worker::class))
+    with_worker(|worker| match worker {
+        Some(worker) => worker.class(),
+        None => RUNNING.get().map_or(Class::Foreground, |(_, _, class)| class),
+    })
+}
+
+/// The current runtime; outside any, the default one.
+#[track_caller]
+pub(crate) fn current_or_default() -> Arc<Shared> {
+    current_shared().unwrap_or_else(|| default_runtime().handle.shared.clone())
+}
+
+/// The class that a child of whatever runs on this thread inherits in that runtime.
+pub(crate) fn class_in(shared: &Arc<Shared>) -> Class {
+    // SAFETY: it is used in this frame.
+    Current::of(shared, unsafe { worker() }).class()
 }
 
 /// Spawns onto the current runtime; outside any, onto the default one. Without a class the task inherits one.
@@ -148,7 +226,11 @@ where
     let current = match (entered.as_deref(), worker) {
         (None, Some(worker)) => Current::Worker(worker),
         (Some(shared), worker) => Current::of(shared, worker),
-        (None, None) => Current::Outside(&default_runtime().handle.shared),
+        // SAFETY: it is used in this frame, as above.
+        (None, None) => match unsafe { AWAY.get().as_ref() } {
+            Some(away) => Current::Outside(away.shared()),
+            None => Current::Outside(&default_runtime().handle.shared),
+        },
     };
     current.spawn(name, class, location, future)
 }
@@ -189,7 +271,10 @@ fn entered() -> Option<ManuallyDrop<Arc<Shared>>> {
 pub(crate) fn current_shared() -> Option<Arc<Shared>> {
     match entered() {
         Some(shared) => Some(Arc::clone(&shared)),
-        None => with_worker(|worker| worker.map(Worker::shared).cloned()),
+        None => with_worker(|worker| match worker {
+            Some(worker) => Some(worker.shared().clone()),
+            None => with_away(|away| away.map(Worker::shared).cloned()),
+        }),
     }
 }
 

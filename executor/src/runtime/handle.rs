@@ -2,6 +2,7 @@
 
 use super::{Shared, context};
 use crate::block_on;
+use crate::blocking::{self, on_any_thread};
 use crate::task::{Class, JoinHandle};
 use futures_task::{FutureObj, SpawnError};
 use std::fmt;
@@ -109,6 +110,29 @@ impl Handle {
         context::spawn_on(&self.shared, None, Some(Class::Background), Location::caller(), future)
     }
 
+    /// Runs a function on a thread where it may block; see [`giveway::spawn_blocking`](crate::spawn_blocking).
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let job = runtime.handle().spawn_blocking(|| 5);
+    /// assert_eq!(runtime.block_on(job).unwrap(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        blocking::spawn_on(&self.shared, None, None, Location::caller(), f)
+    }
+
     /// Runs a future on the calling thread until it is done, with this as its current runtime.
     ///
     /// The future goes on being polled even if the runtime is shut down meanwhile; what it spawns then is cancelled.
@@ -126,10 +150,11 @@ impl Handle {
     /// ```
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        block_on::refuse_on_worker();
         self.shared.refuse_in_forked_child();
-        let _inside = self.enter();
-        block_on::block_on(&self.shared, future)
+        on_any_thread(|| {
+            let _inside = self.enter();
+            block_on::block_on(&self.shared, future)
+        })
     }
 
     /// Makes this the current runtime of the calling thread until the guard is dropped.

@@ -4,19 +4,19 @@ mod builder;
 pub(crate) mod context;
 mod handle;
 mod hooks;
+mod report;
 mod shared;
 mod shutdown;
 
 pub use builder::{Builder, MAX_WORKERS};
 pub use handle::{EnterGuard, Handle};
 pub use hooks::{PanicPolicy, TaskPanic};
-pub use shutdown::{ShutdownReport, StuckTask};
+pub use report::{ShutdownReport, StuckTask};
 
 pub(crate) use hooks::Hooks;
 pub(crate) use shared::{Post, Shared};
 pub(crate) use shutdown::{Gate, Phase, drop_injected};
 
-use crate::block_on as blocking;
 use crate::task::{Class, JoinHandle};
 use std::fmt;
 use std::future::Future;
@@ -78,8 +78,8 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// Panics if the future does; on a worker thread of any Giveway runtime, whose tasks it would block; and in the
-    /// child of a `fork`.
+    /// Panics if the future does; in the child of a `fork`; and on a worker thread outside of a task, or while its runtime
+    /// is being shut down.
     ///
     /// # Examples
     ///
@@ -137,6 +137,29 @@ impl Runtime {
         F::Output: Send + 'static,
     {
         context::spawn_on(&self.handle.shared, None, Some(Class::Background), Location::caller(), future)
+    }
+
+    /// Runs a function on a thread where it may block; see [`giveway::spawn_blocking`](crate::spawn_blocking).
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let job = runtime.spawn_blocking(|| 5);
+    /// assert_eq!(runtime.block_on(job).unwrap(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        crate::blocking::spawn_on(&self.handle.shared, None, None, Location::caller(), f)
     }
 
     /// A handle to the runtime, to be cloned and sent about.
@@ -250,12 +273,14 @@ pub(crate) fn try_default_runtime() -> std::io::Result<&'static Runtime> {
 /// `GIVEWAY_WORKERS`. It is never shut down: tasks that are there when `main` returns are not dropped. If their
 /// destructors matter, use a [`Runtime`].
 ///
-/// Unlike tokio's, it may be nested on a thread that is not a worker; the outer future makes no progress meanwhile.
+/// Unlike tokio's, it may be nested, also inside of a task; the outer future makes no progress meanwhile. On a worker
+/// thread the tasks that are queued behind go on elsewhere as soon as the inner future has to wait, as with
+/// [`block_in_place`](crate::block_in_place). It costs a thread for as long as it waits: use `.await` where you can.
 ///
 /// # Panics
 ///
-/// Panics if the future does; on a worker thread of any Giveway runtime (use `.await` there); in the child of a
-/// `fork`; and if the default runtime cannot be started.
+/// Panics if the future does; in the child of a `fork`; if the default runtime cannot be started; and on a worker thread
+/// outside of a task (in a thread hook), or while its runtime is being shut down (in a destructor).
 ///
 /// # Examples
 ///
@@ -268,7 +293,6 @@ pub(crate) fn try_default_runtime() -> std::io::Result<&'static Runtime> {
 /// ```
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    blocking::refuse_on_worker();
     match Handle::try_current() {
         Some(handle) => handle.block_on(future),
         None => default_runtime().block_on(future),

@@ -1,12 +1,13 @@
 //! What the threads of one runtime share.
 
 use super::{Gate, Hooks, Phase, context, drop_injected};
+use crate::blocking::{Articles, Crew, Lease, Loan, Recall, Work};
 use crate::fork::Birth;
 use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::registry::Registry;
 use crate::sched::{Local, Scheduler, Settings, Yielded};
-use crate::task::{Id, Meta, Runnable};
+use crate::task::{Class, Id, Meta, Runnable};
 use crossbeam_utils::CachePadded;
 use giveway_io::driver::Reactor;
 use std::io;
@@ -26,15 +27,30 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) monitor: Monitor,
     pub(crate) reactor: Arc<Reactor>,
+    pub(crate) crew: Crew,
+    background_crew: Crew,
+    // The private halves of the cores: each belongs to whoever holds the core.
+    locals: Box<[CachePadded<Private>]>,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
     /// Which runtime of the process this is. Wraps after half a million.
     pub(crate) number: u64,
 }
 
-/// A worker's place: where it parks, and what it is doing.
+/// The private half of a core.
+struct Private(Local<Runnable>);
+
+// SAFETY: only the thread that holds the core touches it (`Worker::core`), and a core passes from one thread to the next
+// by a release and an acquire (`blocking/lease.rs`, or the start of a thread).
+unsafe impl Sync for Private {}
+
+/// A worker's place: where it parks, what it is doing, and who holds its core.
 pub(crate) struct Post {
     pub(crate) parker: Parker,
+    pub(crate) lease: Lease,
+    pub(crate) recall: Recall,
+    /// Where the home thread waits for its core.
+    pub(crate) home: Parker,
     // The task being polled, zero if none, and where it was spawned. Two plain words, written by the worker at each
     // poll and read for reports, which tolerate a mixture of one task and the next.
     running: AtomicU64,
@@ -43,7 +59,14 @@ pub(crate) struct Post {
 
 impl Post {
     fn new() -> Self {
-        Self { parker: Parker::new(), running: AtomicU64::new(0), spawned_at: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            parker: Parker::new(),
+            lease: Lease::new(),
+            recall: Recall::new(),
+            home: Parker::new(),
+            running: AtomicU64::new(0),
+            spawned_at: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     #[inline]
@@ -73,23 +96,71 @@ impl Post {
 }
 
 impl Shared {
-    /// The shared half of a runtime, and the private halves of its cores.
-    pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks) -> io::Result<(Self, Vec<Local<Runnable>>)> {
+    pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks, articles: Articles) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let (scheduler, locals) = Scheduler::new(workers, settings);
-        let shared = Self {
+        let background = Articles { class: Class::Background, most: workers, prompt: workers, ..articles.clone() };
+        Ok(Self {
             scheduler,
             posts: (0..workers).map(|_| CachePadded::new(Post::new())).collect(),
             registry: Registry::new(workers),
             gate: Gate::new(workers),
             monitor: Monitor::new(),
             reactor: Reactor::new(workers)?,
+            crew: Crew::new(articles),
+            background_crew: Crew::new(background),
+            locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
             hooks,
             birth: Birth::here(),
             // Ordering: relaxed; all that matters is that it is nobody else's.
             number: NUMBER.fetch_add(1, Relaxed) % (1 << 19),
-        };
-        Ok((shared, locals))
+        })
+    }
+
+    /// The private half of a core. To be touched by whoever holds it.
+    pub(crate) fn local(&self, core: usize) -> *const Local<Runnable> {
+        &self.locals[core].0
+    }
+
+    /// The threads for blocking jobs of a class.
+    pub(crate) fn crew(&self, class: Class) -> &Crew {
+        match class {
+            Class::Foreground => &self.crew,
+            Class::Background => &self.background_crew,
+        }
+    }
+
+    pub(crate) fn crews(&self) -> [&Crew; 2] {
+        [&self.crew, &self.background_crew]
+    }
+
+    /// A core is to be had: somebody is to come for it.
+    #[cold]
+    pub(crate) fn offer(self: &Arc<Self>, core: usize, loan: Loan) {
+        let post = &self.posts[core];
+        if post.recall.is_wanted() {
+            post.home.unpark();
+        } else {
+            self.crew.send_stand_in(self, core, loan);
+        }
+    }
+
+    /// Takes a core that was lent, for the calling thread. False if it is not to be had any more.
+    pub(crate) fn take_core(self: &Arc<Self>, core: usize, loan: Loan) -> bool {
+        let post = &self.posts[core];
+        // Before the core is taken: from then on the thread that has lent it is on its own. See `blocking/hand_off.md`.
+        self.gate.join();
+        let work = |(id, spawned_at)| Work { id, name: None, spawned_at, worker: Some(core) };
+        self.crew.note_away(core, loan, post.running().map(work));
+        let taken = post.lease.take(loan);
+        if taken {
+            post.end();
+            self.scheduler.has_returned(core);
+        } else {
+            self.crew.forget_away(core, loan);
+            self.leave();
+        }
+        taken
     }
 
     /// Nanoseconds since the runtime was started: the clock of the scheduler and of the reactor.

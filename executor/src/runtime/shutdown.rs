@@ -1,11 +1,9 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file.
 
-use super::{Shared, context};
+use super::{Shared, ShutdownReport, context};
 use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
-use crate::task::{Id, Meta, describe};
-use std::fmt;
-use std::panic::Location;
+use crate::task::Meta;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -25,9 +23,10 @@ pub(crate) enum Phase {
 /// The phase of a runtime, and who of its workers is still there.
 pub(crate) struct Gate {
     phase: AtomicU8,
-    // Workers that may still poll or drop a task. Whoever takes it to zero waits for the stragglers.
+    // Cores whose holders may still poll or drop a task, and threads that are in a poll and have lost theirs. Whoever takes
+    // it to zero waits for the stragglers.
     inside: AtomicUsize,
-    // Per worker: its thread has nothing left to do. For those who wait with a deadline.
+    // Per core: its holder has nothing left to do. For those who wait with a deadline.
     ended: Mutex<Vec<bool>>,
     one_more_ended: Condvar,
 }
@@ -57,6 +56,12 @@ impl Gate {
     pub(crate) fn close(&self) -> bool {
         // Ordering: AcqRel, partner of `phase`. A worker that is about to sleep is caught by the lock of the sleepers.
         self.phase.compare_exchange(Phase::Open as u8, Phase::Closing as u8, AcqRel, Acquire).is_ok()
+    }
+
+    /// A thread that has a task is about to lose its core: see `blocking/hand_off.md`.
+    pub(crate) fn join(&self) {
+        // Ordering: relaxed; the lease, which is taken next, publishes it.
+        self.inside.fetch_add(1, Relaxed);
     }
 
     /// A worker has dropped all it could reach. True for the last.
@@ -94,8 +99,8 @@ impl Gate {
         }
     }
 
-    /// The worker's thread has nothing left to do.
-    pub(crate) fn thread_ended(&self, worker: usize) {
+    /// The holder of this core has nothing left to do.
+    pub(crate) fn core_ended(&self, worker: usize) {
         self.lock_ended()[worker] = true;
         self.one_more_ended.notify_all();
     }
@@ -137,12 +142,31 @@ impl Shared {
         self.scheduler.close();
         self.scheduler.yielded.wake_threads();
         self.wake_all_workers();
-        self.monitor.stop();
+        self.posts.iter().for_each(|post| post.home.unpark());
+        self.monitor.stop(|| self.reactor.notify());
+        self.crews().iter().for_each(|crew| crew.close());
+    }
+
+    /// A poll has returned that had lost its core. The thread is done with its task.
+    pub(crate) fn leave_after_poll(self: &Arc<Self>) {
+        if self.gate.phase() != Phase::Open {
+            // C2: what registered in this poll may have been woken by nobody.
+            drop_unattended(self);
+        }
+        self.leave();
+    }
+
+    /// One fewer inside; the last to leave does what the last does.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        if self.gate.leave() {
+            without_workers(self);
+        }
     }
 
     /// The last step: nothing is left but what came too late, and nobody takes turns at the reactor any more.
     pub(crate) fn terminate(&self) {
         self.gate.terminate(|| drop_injected(&self.scheduler));
+        self.monitor.stop(|| self.reactor.notify());
         self.reactor.close();
     }
 
@@ -169,24 +193,29 @@ pub(crate) fn in_background(shared: &Shared, threads: Threads) -> Option<Threads
 /// Shuts down and joins the threads; on one of them, without joining.
 pub(crate) fn and_join(shared: &Shared, threads: Threads) {
     let Some(threads) = in_background(shared, threads) else { return };
-    if is_one_of(&threads) {
+    if is_one_of(shared, &threads) {
         return;
     }
     for thread in threads {
         // A worker contains every panic of user code; if one of our own killed it, its message was printed.
         let _panicked = thread.join();
     }
+    for crew in shared.crews() {
+        crew.wait_ended(None);
+        for thread in crew.take_handles() {
+            let _panicked = thread.join();
+        }
+    }
 }
 
 /// Shuts down and waits until the deadline. What is stuck by then.
 pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Duration) -> ShutdownReport {
-    let Some(threads) = in_background(shared, threads) else {
-        return ShutdownReport { threads: 0, tasks: Vec::new() };
-    };
-    let inside = is_one_of(&threads);
+    let Some(threads) = in_background(shared, threads) else { return ShutdownReport::clean() };
+    let inside = is_one_of(shared, &threads);
     let timeout = if inside { Duration::ZERO } else { timeout };
     // A timeout beyond the end of time is none.
-    let mut stuck = shared.gate.wait_ended(Instant::now().checked_add(timeout));
+    let deadline = Instant::now().checked_add(timeout);
+    let mut stuck = shared.gate.wait_ended(deadline);
     // If one worker came to its end, it has dropped whatever could be reached. If all are held up, nobody has.
     let held_up = |&worker: &usize| shared.posts[worker].running().is_some();
     // Not from inside one of them: there the caller is the one that holds up, with whatever locks its task has taken.
@@ -194,10 +223,12 @@ pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Dura
         drop_unattended(shared);
         stuck = shared.gate.wait_ended(Some(Instant::now()));
     }
-    if stuck.is_empty() {
+    let blocked = shared.crews().map(|crew| crew.wait_ended(deadline));
+    let report = ShutdownReport::new(shared, &stuck, blocked);
+    if report.is_clean() {
         and_join(shared, threads);
     }
-    ShutdownReport::new(shared, &stuck)
+    report
 }
 
 /// Comes to the end in the place of workers that never started, after those that did have been joined.
@@ -214,8 +245,9 @@ pub(crate) fn without_workers(shared: &Arc<Shared>) {
 
 /// Whether this is one of the runtime's own threads, which cannot wait for itself. By id, and not by the worker that
 /// runs here: hooks and thread-local destructors run when there is none any more.
-fn is_one_of(threads: &Threads) -> bool {
-    threads.iter().any(|thread| thread.thread().id() == thread::current().id())
+fn is_one_of(shared: &Shared, threads: &Threads) -> bool {
+    let me = thread::current().id();
+    threads.iter().any(|thread| thread.thread().id() == me) || shared.crews().iter().any(|crew| crew.has(me))
 }
 
 /// Drops on this thread what waits or is queued, while the workers that should are stuck.
@@ -228,122 +260,4 @@ fn drop_unattended(shared: &Arc<Shared>) {
     }
     // The last worker may be asleep, waiting for one of these.
     shared.wake_all_workers();
-}
-
-/// What was left when a shutdown ran out of time; see [`Runtime::shutdown_timeout`](super::Runtime::shutdown_timeout).
-///
-/// # Examples
-///
-/// ```
-/// use std::sync::mpsc;
-/// use std::time::Duration;
-///
-/// let runtime = giveway::Builder::new().workers(1).build()?;
-/// let (release, blocked) = mpsc::channel::<()>();
-/// let (started, has_started) = mpsc::channel();
-/// giveway::task::Builder::new().name("slow cook").spawn_on(
-///     async move {
-///         started.send(()).unwrap();
-///         blocked.recv().ok(); // blocks its worker: the poll does not return
-///     },
-///     runtime.handle(),
-/// );
-/// has_started.recv().unwrap();
-///
-/// let report = runtime.shutdown_timeout(Duration::from_millis(10));
-/// assert!(!report.is_clean());
-/// assert_eq!(report.stuck_threads(), 1);
-/// let stuck = &report.stuck_tasks()[0];
-/// assert_eq!((stuck.name(), stuck.worker()), (Some("slow cook"), 0));
-/// println!("{report}"); // ... task "slow cook" (1), spawned at src/main.rs:9:5, keeps worker 0
-/// drop(release);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[derive(Debug, Clone)]
-#[must_use = "the report says whether the shutdown came to its end"]
-pub struct ShutdownReport {
-    threads: usize,
-    tasks: Vec<StuckTask>,
-}
-
-impl ShutdownReport {
-    fn new(shared: &Shared, stuck: &[usize]) -> Self {
-        let running = stuck.iter().filter_map(|&worker| {
-            let (id, spawned_at) = shared.posts[worker].running()?;
-            Some(StuckTask { id, name: None, spawned_at, worker })
-        });
-        let mut tasks: Vec<_> = running.collect();
-        shared.registry.for_each(|meta| {
-            if let Some(task) = tasks.iter_mut().find(|task| task.id == meta.id) {
-                task.name = meta.name().map(str::to_owned);
-            }
-        });
-        Self { threads: stuck.len(), tasks }
-    }
-
-    /// Whether everything came to its end in time.
-    pub fn is_clean(&self) -> bool {
-        self.threads == 0
-    }
-
-    /// How many worker threads had not ended. More than there are stuck tasks if some were in a hook.
-    pub fn stuck_threads(&self) -> usize {
-        self.threads
-    }
-
-    /// The tasks that had not returned from a poll or a destructor.
-    pub fn stuck_tasks(&self) -> &[StuckTask] {
-        &self.tasks
-    }
-}
-
-impl fmt::Display for ShutdownReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_clean() {
-            return f.write_str("clean: every task and every thread has ended");
-        }
-        match self.threads {
-            1 => f.write_str("1 worker thread has not ended")?,
-            threads => write!(f, "{threads} worker threads have not ended")?,
-        }
-        self.tasks.iter().try_for_each(|task| write!(f, "; {task}"))
-    }
-}
-
-/// A task that held up a shutdown. An example is at [`ShutdownReport`].
-#[derive(Debug, Clone)]
-pub struct StuckTask {
-    id: Id,
-    name: Option<String>,
-    spawned_at: &'static Location<'static>,
-    worker: usize,
-}
-
-impl StuckTask {
-    /// The task's number.
-    pub fn id(&self) -> Id {
-        self.id
-    }
-
-    /// The task's name, if it was given one.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// Where the task was spawned.
-    pub fn spawned_at(&self) -> &'static Location<'static> {
-        self.spawned_at
-    }
-
-    /// The number of the worker that it keeps.
-    pub fn worker(&self) -> usize {
-        self.worker
-    }
-}
-
-impl fmt::Display for StuckTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        describe(f, self.id, self.name(), self.spawned_at)?;
-        write!(f, ", keeps worker {}", self.worker)
-    }
 }

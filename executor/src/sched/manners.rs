@@ -103,6 +103,11 @@ impl Manners {
         }
     }
 
+    /// How many yield points want the running task to give way.
+    pub(crate) fn times_asked(&self) -> u32 {
+        self.asked.get()
+    }
+
     /// How the running task is to give way, if it is.
     #[inline]
     pub(crate) fn asked(&self) -> Option<Way> {

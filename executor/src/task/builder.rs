@@ -1,6 +1,7 @@
 //! Spawning with more to say.
 
 use super::{AbortHandle, Class, JoinHandle, JoinSet};
+use crate::blocking;
 use crate::runtime::{Handle, context};
 use std::future::Future;
 use std::panic::Location;
@@ -107,6 +108,30 @@ impl Builder {
         F::Output: Send + 'static,
     {
         context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
+    }
+
+    /// Runs a function on a thread where it may block, like [`spawn_blocking`](crate::spawn_blocking). Its name is in the
+    /// report of a [shutdown](crate::ShutdownReport) that it holds up.
+    ///
+    /// # Panics
+    ///
+    /// Where [`spawn`](super::spawn) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway::task::{Builder, Class};
+    ///
+    /// let job = Builder::new().name("index").class(Class::Background).spawn_blocking(|| 1);
+    /// assert_eq!(giveway::block_on(job).unwrap(), 1);
+    /// ```
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        blocking::spawn(self.name, self.class, Location::caller(), f)
     }
 
     /// Spawns onto the current runtime and adds the task to a set.

@@ -7,7 +7,8 @@ use std::panic::Location;
 
 /// The task did not finish: it panicked, or it was cancelled.
 ///
-/// Cancelled means aborted, or dropped by the shutdown of its runtime.
+/// Cancelled means aborted, or dropped by the shutdown of its runtime; or, for a
+/// [blocking](crate::spawn_blocking) job, that the OS refused a thread to run it on.
 ///
 /// # Examples
 ///
@@ -32,6 +33,8 @@ pub(crate) enum Reason {
     Aborted,
     ShutDown,
     Panicked(Payload),
+    /// The OS gave no thread to run it on.
+    Refused(Box<str>),
 }
 
 // SAFETY: a payload need not be `Sync`, but by `&Inner` one can only reach it as a `&str` or a `&String`, which are;
@@ -146,6 +149,7 @@ impl fmt::Display for JoinError {
         match (reason, self.message()) {
             (Reason::Aborted, _) => f.write_str("was aborted"),
             (Reason::ShutDown, _) => f.write_str("was cancelled: its runtime was shut down"),
+            (Reason::Refused(why), _) => write!(f, "was not run: no thread could be started for it: {why}"),
             (Reason::Panicked(_), None) => f.write_str("panicked"),
             (Reason::Panicked(_), Some(message)) => write!(f, "panicked with message {message:?}"),
         }

@@ -5,8 +5,10 @@ use super::error::Reason;
 use super::{Class, InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
 use crate::runtime::Shared;
 use crate::worker;
-use async_task::WithInfo;
+use async_task::{ScheduleInfo, WithInfo};
+use std::cell::Cell;
 use std::future::Future;
+use std::io;
 use std::panic::Location;
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -28,17 +30,48 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    allocate_with(shared, name, class, location, future, worker::schedule)
+}
+
+/// As [`allocate`], with a schedule function of its own.
+#[inline]
+pub(crate) fn allocate_with<F>(
+    shared: *const Shared,
+    name: Option<Box<str>>,
+    class: Class,
+    location: &'static Location<'static>,
+    future: F,
+    schedule: impl Fn(Runnable, ScheduleInfo) + Send + Sync + 'static,
+) -> (Runnable, JoinHandle<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
     // The schedule function captures nothing. async-task then keeps no reference of its own while it runs, which
     // saves two read-modify-writes a wake-up; the price is that `schedule` must not touch the task after its push.
     //
     // The closure captures the future and nothing else, so that it is moved as one piece.
     let (runnable, task) = async_task::Builder::new()
         .metadata(InPlace::unwritten())
-        .spawn(|place| TaskFuture { meta: place.address(), future: Some(future) }, WithInfo(worker::schedule));
+        .spawn(|place| TaskFuture { meta: place.address(), future: Some(future) }, WithInfo(schedule));
     // SAFETY: the task is in no queue, nor polled, nor dropped: nobody else looks at its metadata yet.
     let meta = unsafe { runnable.metadata().write(Meta::new(shared, name, class, location)) };
     meta.remember_waker(runnable.waker());
     (runnable, JoinHandle::new(task))
+}
+
+thread_local! {
+    // Why the job that is being ended on this thread was not run.
+    static REFUSAL: Cell<Option<Box<str>>> = const { Cell::new(None) };
+}
+
+/// Ends a job that there is no thread for: its handle says why.
+#[cold]
+pub(crate) fn refuse(job: Runnable, error: &io::Error) {
+    REFUSAL.set(Some(error.to_string().into()));
+    job.metadata().abort();
+    job.run();
+    REFUSAL.set(None);
 }
 
 struct TaskFuture<F> {
@@ -73,7 +106,7 @@ impl<F: Future> Future for TaskFuture<F> {
         let this = unsafe { self.get_unchecked_mut() };
 
         let result = if this.meta().is_aborted() {
-            Err(JoinError::new(this.meta(), Reason::Aborted))
+            Err(JoinError::new(this.meta(), REFUSAL.take().map_or(Reason::Aborted, Reason::Refused)))
         } else {
             let future = this.future.as_mut().expect("async-task does not poll a finished task");
             // SAFETY: `this` was pinned, and `future` is pinned with it.

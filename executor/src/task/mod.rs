@@ -26,7 +26,7 @@ pub use crate::host::{should_yield, yield_now_if_busy};
 pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
 pub(crate) use contain::{Payload, contain, drop_contained};
-pub(crate) use future::allocate;
+pub(crate) use future::{allocate, allocate_with, refuse};
 pub(crate) use meta::{InPlace, Meta, Runnable};
 
 use std::fmt;
@@ -149,5 +149,5 @@ pub fn id() -> Id {
 /// });
 /// ```
 pub fn try_id() -> Option<Id> {
-    context::with_worker(|worker| worker.and_then(|worker| worker.running_id()))
+    context::running_id()
 }

@@ -1,0 +1,394 @@
+//! The threads that block: they run the jobs of `spawn_blocking`, and stand in for workers that block in a task.
+//!
+//! One lock, and a parking place for each thread. Who waits for a duty is called in reverse order, so that those who wait
+//! the longest get to the end of their patience, and leave. Growth is in two steps: some threads are started at once when
+//! there is a job and nobody to take it; after that the monitor adds a few at a time while jobs wait (*throttled*: a burst
+//! of ten thousand short jobs does not make hundreds of threads), but always some (jobs may wait for each other).
+//!
+//! Written here and not taken from the `blocking` crate: that has one pool for the process, which nobody can shut down or
+//! ask what it is stuck in; a job waits for ever if the OS refuses its first thread; and it cannot lend a thread to a core.
+
+use super::lease::Loan;
+use crate::parker::Parker;
+use crate::runtime::{Shared, context};
+use crate::task::{Class, Id, Runnable, refuse};
+use crate::worker;
+use std::collections::{HashMap, VecDeque};
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
+
+/// How a crew is made up.
+#[derive(Debug, Clone)]
+pub(crate) struct Articles {
+    pub(crate) thread_name: String,
+    pub(crate) stack_size: Option<usize>,
+    /// How many threads there may be, those that stand in for workers not counted.
+    pub(crate) most: usize,
+    /// How many are started as soon as there is something to do.
+    pub(crate) prompt: usize,
+    /// How long a thread waits for the next duty before it ends.
+    pub(crate) keep_alive: Duration,
+    pub(crate) class: Class,
+}
+
+/// What a thread of the crew is called for.
+enum Duty {
+    Job(Runnable),
+    /// To hold a core, if it is still to be had.
+    StandIn(usize, Loan),
+}
+
+/// What a thread is stuck in.
+#[derive(Debug, Clone)]
+pub(crate) struct Work {
+    pub(crate) id: Id,
+    pub(crate) name: Option<String>,
+    pub(crate) spawned_at: &'static Location<'static>,
+    /// The worker that it ran on before it lost its core; none for a job.
+    pub(crate) worker: Option<usize>,
+}
+
+/// The blocking threads of one runtime.
+pub(crate) struct Crew {
+    articles: Articles,
+    state: Mutex<State>,
+    one_fewer: Condvar,
+    // Jobs wait and nobody was free to take them. Set under the lock.
+    stalled: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    loans: VecDeque<(usize, Loan)>,
+    jobs: VecDeque<Runnable>,
+    // Who waits for a duty. The last is called first.
+    idle: Vec<(u64, Arc<Parker>)>,
+    // Threads that will come for a duty, now or when they are done with theirs.
+    serving: usize,
+    // Those of them that hold a core.
+    standing_in: usize,
+    // Threads that have not ended.
+    members: HashMap<u64, Member>,
+    // Polls that go on without a core, and home threads that wait for theirs.
+    away: HashMap<(usize, Loan), Option<Work>>,
+    // Threads that are about to end, for whoever waits for that.
+    retired: Vec<JoinHandle<()>>,
+    // The number of the next thread.
+    next: u64,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Member {
+    handle: Option<JoinHandle<()>>,
+    doing: Option<Work>,
+}
+
+impl Crew {
+    pub(crate) fn new(articles: Articles) -> Self {
+        Self { articles, state: Mutex::default(), one_fewer: Condvar::new(), stalled: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No user code runs under it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a job.
+    pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable) {
+        let mut state = self.lock();
+        if state.closed {
+            drop(state);
+            drop(job);
+            return;
+        }
+        state.jobs.push_back(job);
+        self.call_one(shared, state, self.articles.prompt.min(self.articles.most));
+    }
+
+    /// Sends somebody for a core. If there is nobody to be had its holder keeps it.
+    pub(crate) fn send_stand_in(&self, shared: &Arc<Shared>, core: usize, loan: Loan) {
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        // An earlier one of this core is out of date.
+        state.loans.retain(|(other, _)| *other != core);
+        state.loans.push_back((core, loan));
+        self.call_one(shared, state, usize::MAX);
+    }
+
+    /// There is something to do: wakes somebody, or starts a thread if there are fewer than `limit`.
+    fn call_one(&self, shared: &Arc<Shared>, mut state: MutexGuard<'_, State>, limit: usize) {
+        if let Some((_, parker)) = state.idle.pop() {
+            drop(state);
+            parker.unpark();
+        } else if state.job_threads() < limit && state.members.len() < self.most_threads(shared) {
+            let number = state.reserve();
+            drop(state);
+            self.start(shared, number);
+        } else {
+            self.stalled.store(true, Relaxed);
+            drop(state);
+            shared.monitor.call();
+        }
+    }
+
+    fn most_threads(&self, shared: &Shared) -> usize {
+        self.articles.most.saturating_add(shared.workers())
+    }
+
+    /// Whether jobs wait that nobody was free to take.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.load(Relaxed)
+    }
+
+    /// Starts some more threads if jobs wait. The monitor's to call.
+    pub(crate) fn grow(&self, shared: &Arc<Shared>) {
+        let mut state = self.lock();
+        let room = self.articles.most.saturating_sub(state.job_threads());
+        let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
+        if state.jobs.is_empty() || state.closed {
+            self.stalled.store(false, Relaxed);
+        }
+        let numbers: Vec<_> = (0..some).map(|_| state.reserve()).collect();
+        drop(state);
+        for number in numbers {
+            self.start(shared, number);
+        }
+    }
+
+    fn start(&self, shared: &Arc<Shared>, number: u64) {
+        let kind = if self.articles.class == Class::Background { "bg" } else { "bl" };
+        let mut thread = thread::Builder::new().name(format!("{}-{kind}{number}", self.articles.thread_name));
+        if let Some(bytes) = self.articles.stack_size {
+            thread = thread.stack_size(bytes);
+        }
+        let (serving, class) = (shared.clone(), self.articles.class);
+        match thread.spawn(move || serve(&serving, class, number)) {
+            Ok(handle) => {
+                let mut state = self.lock();
+                match state.members.get_mut(&number) {
+                    Some(member) => member.handle = Some(handle),
+                    None => state.retired.push(handle),
+                }
+            }
+            Err(error) => self.refused(number, &error),
+        }
+    }
+
+    /// The OS refused a thread. The others come to the jobs when they can; but if there are no others, nobody does.
+    #[cold]
+    fn refused(&self, number: u64, error: &std::io::Error) {
+        let mut state = self.lock();
+        state.members.remove(&number);
+        state.serving -= 1;
+        let left = if state.serving > 0 {
+            self.stalled.store(!state.jobs.is_empty(), Relaxed);
+            VecDeque::new()
+        } else {
+            state.loans.clear();
+            std::mem::take(&mut state.jobs)
+        };
+        drop(state);
+        self.one_fewer.notify_all();
+        for job in left {
+            refuse(job, error);
+        }
+    }
+
+    /// Waits for something to do. None: the thread is to end.
+    fn next(&self, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
+        let mut state = self.lock();
+        state.doing(me, None);
+        loop {
+            if state.closed {
+                state.serving -= 1;
+                return None;
+            }
+            if let Some((core, loan)) = state.loans.pop_front() {
+                state.standing_in += 1;
+                return Some(Duty::StandIn(core, loan));
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                state.doing(me, Some(Work::of(&job)));
+                return Some(Duty::Job(job));
+            }
+            state.idle.push((me, parker.clone()));
+            drop(state);
+            let called = parker.park_until(Instant::now() + self.articles.keep_alive);
+            state = self.lock();
+            if !called {
+                if let Some(place) = state.idle.iter().position(|(number, _)| *number == me) {
+                    state.idle.remove(place);
+                    state.serving -= 1;
+                    return None;
+                }
+                // Somebody has just called us.
+                drop(state);
+                parker.park();
+                state = self.lock();
+            }
+        }
+    }
+
+    /// A thread that has held a core is back.
+    fn stood_in(&self) {
+        self.lock().standing_in -= 1;
+    }
+
+    /// A thread has nothing left to do.
+    fn ended(&self, me: u64) {
+        let mut state = self.lock();
+        let handle = state.members.remove(&me).and_then(|member| member.handle);
+        state.retired.retain(|thread| !thread.is_finished());
+        state.retired.extend(handle);
+        drop(state);
+        self.one_fewer.notify_all();
+    }
+
+    /// The poll that goes on there, by the thread that has lent its core, goes on without one. Before the core is taken.
+    pub(crate) fn note_away(&self, core: usize, loan: Loan, work: Option<Work>) {
+        self.lock().away.insert((core, loan), work);
+    }
+
+    /// That poll is over.
+    pub(crate) fn poll_ended(&self, core: usize, loan: Loan) {
+        self.lock().away.insert((core, loan), None);
+    }
+
+    /// Nobody is away any more by that loan.
+    pub(crate) fn forget_away(&self, core: usize, loan: Loan) {
+        self.lock().away.remove(&(core, loan));
+        self.one_fewer.notify_all();
+    }
+
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.lock().members.len()
+    }
+
+    /// Whether any job is queued or running.
+    pub(crate) fn has_jobs(&self) -> bool {
+        let state = self.lock();
+        !state.jobs.is_empty() || !state.away.is_empty() || state.members.values().any(|member| member.doing.is_some())
+    }
+
+    /// No job is taken any more, nor begun, and idle threads end.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let idle = std::mem::take(&mut state.idle);
+        state.loans.clear();
+        drop(state);
+        idle.iter().for_each(|(_, parker)| parker.unpark());
+    }
+
+    /// Drops what is queued, after [`Self::close`].
+    pub(crate) fn drop_jobs(&self) {
+        let jobs = std::mem::take(&mut self.lock().jobs);
+        drop(jobs);
+    }
+
+    /// Waits until every thread has ended and nobody is away, or for the deadline. What is still going on.
+    pub(crate) fn wait_ended(&self, deadline: Option<Instant>) -> (usize, Vec<Work>) {
+        let mut state = self.lock();
+        while !state.members.is_empty() || !state.away.is_empty() {
+            let left = match deadline {
+                None => Duration::MAX,
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            };
+            if left.is_zero() {
+                break;
+            }
+            state = self.one_fewer.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let away = state.away.values().flatten();
+        let work = state.members.values().filter_map(|member| member.doing.as_ref()).chain(away).cloned().collect();
+        (state.members.len() + state.away.len(), work)
+    }
+
+    /// The handles of all threads, for whoever waits for their end.
+    pub(crate) fn take_handles(&self) -> Vec<JoinHandle<()>> {
+        let mut state = self.lock();
+        let retired = std::mem::take(&mut state.retired);
+        retired.into_iter().chain(state.members.values_mut().filter_map(|member| member.handle.take())).collect()
+    }
+
+    /// Whether this is one of the crew's threads.
+    pub(crate) fn has(&self, thread: ThreadId) -> bool {
+        self.lock()
+            .members
+            .values()
+            .any(|member| member.handle.as_ref().is_some_and(|handle| handle.thread().id() == thread))
+    }
+}
+
+impl State {
+    /// How many threads there are for jobs.
+    fn job_threads(&self) -> usize {
+        self.serving - self.standing_in
+    }
+
+    /// Counts a thread that is about to be started.
+    fn reserve(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.serving += 1;
+        self.members.insert(number, Member::default());
+        number
+    }
+
+    fn doing(&mut self, me: u64, work: Option<Work>) {
+        if let Some(member) = self.members.get_mut(&me) {
+            member.doing = work;
+        }
+    }
+}
+
+impl Work {
+    fn of(job: &Runnable) -> Self {
+        let meta = job.metadata();
+        Self { id: meta.id, name: meta.name().map(str::to_owned), spawned_at: meta.location(), worker: None }
+    }
+}
+
+/// A thread of the crew.
+fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
+    if class == Class::Background {
+        step_back();
+    }
+    let crew = shared.crew(class);
+    let parker = Arc::new(Parker::new());
+    parker.bind();
+    let inside = context::Entered::new(shared.clone());
+    shared.hooks.thread_started();
+    while let Some(duty) = crew.next(me, &parker) {
+        match duty {
+            Duty::Job(job) => {
+                let _named = context::Running::new(shared, job.metadata().id, class);
+                job.run();
+            }
+            Duty::StandIn(core, loan) => {
+                worker::stand_in(shared, core, loan);
+                crew.stood_in();
+            }
+        }
+    }
+    shared.hooks.thread_stopping();
+    drop(inside);
+    crew.ended(me);
+}
+
+/// The OS lets every other thread go before this one.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and reads no memory. Lowering the
+    // priority is always allowed.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}

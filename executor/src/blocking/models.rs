@@ -1,0 +1,164 @@
+//! Models of the hand-off of a core: every interleaving under loom, many real ones otherwise. See `crate::models`.
+
+use super::{Lease, Recall};
+use crate::parker::Parker;
+use crate::runtime::{Gate, Phase};
+use crate::sched::IdleSet;
+use crate::sync::{AtomicUsize, model, thread};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What belongs to a core, and who does.
+struct Core {
+    lease: Lease,
+    recall: Recall,
+    gate: Gate,
+    idle: IdleSet,
+    parker: Parker,
+    home: Parker,
+    // As weak as it may be: that each holder sees what the last one did comes from the protocol.
+    private: AtomicUsize,
+    // Who has come to the end: the core's holder, and the poll that was there when it was lent.
+    core_ended: AtomicUsize,
+    poll_ended: AtomicUsize,
+}
+
+impl Core {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            lease: Lease::new(),
+            recall: Recall::new(),
+            gate: Gate::new(1),
+            idle: IdleSet::new(1),
+            parker: Parker::new(),
+            home: Parker::new(),
+            private: AtomicUsize::new(0),
+            core_ended: AtomicUsize::new(0),
+            poll_ended: AtomicUsize::new(0),
+        })
+    }
+
+    /// What a holder does with it.
+    fn touch(&self) -> usize {
+        let before = self.private.load(Relaxed);
+        self.private.store(before + 1, Relaxed);
+        before
+    }
+
+    /// Leaves the gate. The last finds nobody inside.
+    fn leave(&self) -> bool {
+        let last = self.gate.leave();
+        if last {
+            assert_eq!((self.core_ended.load(Relaxed), self.poll_ended.load(Relaxed)), (1, 1), "somebody is inside");
+        }
+        last
+    }
+}
+
+/// A blocking call returns while two others come for its core: one of the three has it, finds it as it was left, and
+/// whoever leaves last, be it one that came in vain, knows that it is the last.
+///
+/// Red if the loan is published with less than a release, if two can take one loan, and if a taker counts itself in
+/// after it has taken the core.
+#[test]
+fn loan_against_return() {
+    model(|| {
+        let core = Core::new();
+        let taker = |core: Arc<Core>| {
+            move || {
+                let Some(loan) = core.lease.on_loan() else { return false };
+                core.gate.join();
+                if core.lease.take(loan) {
+                    assert_eq!(core.touch(), 1, "it is as it was left");
+                    core.core_ended.store(1, Relaxed);
+                }
+                // For the core; or for itself, having come in vain.
+                core.leave()
+            }
+        };
+        let takers = [thread::spawn(taker(core.clone())), thread::spawn(taker(core.clone()))];
+        core.touch();
+        let loan = core.lease.lend();
+        if core.lease.take(loan) {
+            assert_eq!(core.touch(), 1, "nobody has touched it");
+            core.core_ended.store(1, Relaxed);
+        }
+        core.poll_ended.store(1, Relaxed);
+        // For the core, or for the poll that went on without one.
+        let mut lasts = usize::from(core.leave());
+        lasts += takers.into_iter().map(|taker| usize::from(taker.join().unwrap())).sum::<usize>();
+        assert!(lasts > 0, "somebody is the last");
+        assert_eq!(core.private.load(Relaxed), 2, "one of them had it");
+    });
+}
+
+/// A home thread wants its core back while the stand-in goes to sleep with it.
+///
+/// Red (deadlock) if the stand-in does not look at the recall after it was counted out, or if home does not look whether
+/// the core is idle.
+#[test]
+fn recall_against_sleep() {
+    model(|| {
+        let core = Core::new();
+        let stand_in = thread::spawn({
+            let core = core.clone();
+            move || {
+                core.parker.bind();
+                core.touch();
+                loop {
+                    if core.recall.is_wanted() && core.recall.give() {
+                        core.home.unpark();
+                        return;
+                    }
+                    let park = || {
+                        core.parker.park();
+                        false
+                    };
+                    core.idle.sleep(0, false, |_| core.recall.is_wanted(), park);
+                    core.idle.abandon_search();
+                }
+            }
+        });
+        core.home.bind();
+        core.recall.want();
+        while !core.recall.take_given() {
+            if core.idle.remove(0) {
+                core.parker.unpark();
+            }
+            core.home.park();
+        }
+        assert_eq!(core.touch(), 1, "it is as it was left");
+        stand_in.join().unwrap();
+    });
+}
+
+/// A home thread waits for its core while the runtime closes: one of the two holds it, and comes to the core's end.
+///
+/// Red if home gives up without asking whether the core was given.
+#[test]
+fn recall_against_shutdown() {
+    model(|| {
+        let core = Core::new();
+        core.recall.want();
+        let stand_in = thread::spawn({
+            let core = core.clone();
+            move || {
+                if core.gate.phase() == Phase::Open && core.recall.is_wanted() && core.recall.give() {
+                    core.home.unpark();
+                    return false;
+                }
+                true
+            }
+        });
+        assert!(core.gate.close());
+        let has_it = loop {
+            if core.recall.take_given() {
+                break true;
+            }
+            if core.recall.give_up() {
+                break false;
+            }
+        };
+        assert_ne!(stand_in.join().unwrap(), has_it, "exactly one holds it");
+    });
+}

@@ -1,0 +1,75 @@
+//! Blocking inside of a task.
+
+use super::Site;
+use crate::runtime::context;
+use std::panic::Location;
+
+/// Runs a function that blocks, or computes for long, right here in the task.
+///
+/// The tasks that are queued behind this one go on: after some 20 µs another thread takes over the worker's place. A
+/// shorter call keeps it, and costs some tens of nanoseconds. Which it will be is told by what earlier calls from the same place
+/// in the program took: the first ones are watched, a place whose calls are long loses its worker at once, one whose
+/// calls are short is left alone.
+///
+/// A task that has lost its worker's place goes on without one, up to its next await point or
+/// [budgeted](crate::budget) operation, and then comes back for one.
+///
+/// The closure may do anything: [`spawn`](crate::spawn), [`block_on`](crate::block_on), another `block_in_place`. Yield
+/// points in it never give way ([`should_yield`](crate::should_yield) is false), and the budget does not count. Outside of
+/// a task it is just called; unlike tokio's, it panics nowhere.
+///
+/// Other futures *of the same task* do wait: those beside this one in a `join!` or `select!`. If they must not, use
+/// [`spawn_blocking`](super::spawn_blocking).
+///
+/// # Not guaranteed
+///
+/// That another thread takes over: the OS may refuse one. Then the tasks behind this one are taken by the other workers,
+/// or wait.
+///
+/// # Panics
+///
+/// Only if the function does.
+///
+/// # Examples
+///
+/// ```
+/// giveway::block_on(async {
+///     let answer = giveway::spawn(async {
+///         let bread = giveway::block_in_place(|| {
+///             std::thread::sleep(std::time::Duration::from_millis(2)); // baking; others are served meanwhile
+///             "bread"
+///         });
+///         format!("{bread} is ready")
+///     });
+///     assert_eq!(answer.await.unwrap(), "bread is ready");
+/// });
+/// ```
+#[inline]
+#[track_caller]
+pub fn block_in_place<F, R>(f: F) -> R
+where
+    F: FnOnce() -> R,
+{
+    let location = Location::caller();
+    context::with_worker(|worker| match worker {
+        Some(worker) if worker.may_lend() => worker.lend(Some(Site::of(location)), f),
+        _ => f(),
+    })
+}
+
+/// Runs `f`, which waits with care: it says when ([`about_to_wait`](crate::worker::Worker::about_to_wait)).
+///
+/// # Panics
+///
+/// On a worker of a runtime that is being shut down, whose timers and sockets nobody may serve any more.
+#[track_caller]
+pub(crate) fn on_any_thread<R>(f: impl FnOnce() -> R) -> R {
+    context::with_worker(|worker| match worker {
+        None => f(),
+        Some(worker) if worker.may_lend() => worker.lend(None, f),
+        Some(_) => panic!(
+            "`block_on` was called on a worker thread of a Giveway runtime outside of a task, or while the runtime is \
+             being shut down; nobody would serve it there"
+        ),
+    })
+}

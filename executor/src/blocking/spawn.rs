@@ -1,0 +1,110 @@
+//! Blocking on a thread of its own.
+
+use crate::runtime::{Shared, context};
+use crate::task::{self, Class, JoinHandle, Runnable};
+use async_task::ScheduleInfo;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Runs a function that blocks, or computes for long, on a thread where it holds up nobody.
+///
+/// The threads are started as they are needed, at once up to a few for each worker and then a few every millisecond, up to
+/// [`Builder::max_blocking_threads`](crate::Builder::max_blocking_threads); they end when they have had nothing to do for
+/// a while. More jobs than that wait in line, first come, first served.
+///
+/// A job runs to its end once it has started: [`abort`](JoinHandle::abort) and a shutdown keep it from starting, no more.
+/// Dropping the runtime waits for jobs that have started; [`shutdown_timeout`](crate::Runtime::shutdown_timeout) has a
+/// deadline, and names them.
+///
+/// Inside of the job this runtime is the current one: it may spawn, and [`block_on`](crate::block_on). Called in a task of
+/// the background the job is of the background too: it runs on one of at most as many threads as there are workers, to
+/// which the OS prefers every other thread.
+///
+/// # Errors
+///
+/// The handle yields a [`JoinError`](task::JoinError) if the function panics; if it was aborted before it started; if the
+/// runtime was shut down before; and if the OS refuses to start a thread and there is no other that could come to it.
+///
+/// # Panics
+///
+/// Where [`spawn`](crate::spawn) does.
+///
+/// # Examples
+///
+/// ```
+/// giveway::block_on(async {
+///     let numbers = giveway::spawn_blocking(|| {
+///         let mut numbers = vec![3, 1, 2];
+///         numbers.sort(); // imagine a great many
+///         numbers
+///     });
+///     assert_eq!(numbers.await.unwrap(), [1, 2, 3]);
+/// });
+/// ```
+#[track_caller]
+pub fn spawn_blocking<F, R>(f: F) -> JoinHandle<R>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Send + 'static,
+{
+    spawn(None, None, Location::caller(), f)
+}
+
+/// Queues a job in the current runtime.
+#[track_caller]
+pub(crate) fn spawn<F, R>(
+    name: Option<Box<str>>,
+    class: Option<Class>,
+    location: &'static Location<'static>,
+    f: F,
+) -> JoinHandle<R>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Send + 'static,
+{
+    spawn_on(&context::current_or_default(), name, class, location, f)
+}
+
+/// Queues a job in this runtime.
+#[track_caller]
+pub(crate) fn spawn_on<F, R>(
+    shared: &Arc<Shared>,
+    name: Option<Box<str>>,
+    class: Option<Class>,
+    location: &'static Location<'static>,
+    f: F,
+) -> JoinHandle<R>
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Send + 'static,
+{
+    shared.refuse_in_forked_child();
+    let class = class.unwrap_or_else(|| context::class_in(shared));
+    let job = Job(Some(f));
+    let (runnable, handle) = task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
+    shared.crew(class).submit(shared, runnable);
+    handle
+}
+
+/// The schedule function of a job. It is queued once, by whoever spawns it, and is never pending.
+fn never_again(runnable: Runnable, _: ScheduleInfo) {
+    debug_assert!(false, "a job is scheduled a second time");
+    drop(runnable);
+}
+
+/// A function as a future that is ready when it is first polled.
+struct Job<F>(Option<F>);
+
+impl<F> Unpin for Job<F> {}
+
+impl<F: FnOnce() -> R, R> Future for Job<F> {
+    type Output = R;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<R> {
+        let f = self.0.take().expect("a job is polled once");
+        Poll::Ready(f())
+    }
+}

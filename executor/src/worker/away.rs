@@ -1,0 +1,215 @@
+//! A worker that blocks in a task: it leaves its core to whoever needs it, and comes back for it. See
+//! `blocking/hand_off.md`.
+
+use super::{Hold, Stop, Worker};
+use crate::blocking::{Expect, LONG, Loan, Site};
+use crate::runtime::{Phase, Shared, context};
+use giveway_budget::{exhaust, without_budget};
+use giveway_io::driver;
+use giveway_yield::host::renew_signs;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Holds a core for another thread, if it is still to be had.
+pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
+    if !shared.take_core(core, loan) {
+        return;
+    }
+    let worker = Worker::new(shared.clone(), core, false);
+    let mut stop = Stop::Closed;
+    worker.at_work(|| {
+        stop = worker.run_tasks();
+        if let Stop::Closed = stop {
+            worker.drop_tasks();
+        }
+    });
+    match stop {
+        Stop::Closed => shared.gate.core_ended(core),
+        Stop::Lost(loan) => {
+            worker.poll_ended_away(loan);
+            shared.crew.forget_away(core, loan);
+        }
+        Stop::GivenBack => {}
+    }
+}
+
+impl Worker {
+    /// Whether the core can be lent: a poll goes on here, and the runtime is open.
+    pub(crate) fn may_lend(&self) -> bool {
+        self.post().is_running() && self.shared.gate.phase() == Phase::Open
+    }
+
+    /// Runs `f`, which may block, without the core. `site` says how long it is likely to take; without one nobody is told
+    /// before [`Self::about_to_wait`].
+    pub(crate) fn lend<R>(&self, site: Option<&'static Site>, f: impl FnOnce() -> R) -> R {
+        let expect = site.map_or(Expect::Short, Site::expect);
+        let since = (expect != Expect::Short).then(Instant::now);
+        let scheduler = &self.shared.scheduler;
+        let somebody_idle = !scheduler.idle.nobody_idle();
+        if expect != Expect::Short && somebody_idle {
+            // The idle one is to have it. (With nobody idle it is the stand-in's.)
+            self.shared.unpark(scheduler.hand_over_slot(self.core()));
+        }
+        let loan = self.step_out();
+        let back = ComeBack { worker: self, loan, site, since };
+        match expect {
+            Expect::Short => {}
+            Expect::Unknown if somebody_idle => {}
+            Expect::Unknown => self.shared.monitor.watch_calls(),
+            Expect::Long => self.about_to_wait(),
+        }
+        let result = without_budget(f);
+        drop(back);
+        result
+    }
+
+    #[inline]
+    fn step_out(&self) -> Loan {
+        let (id, class) = (self.running_id().expect("a task runs here"), self.class());
+        self.left_tick.set(self.core().tick());
+        self.left_asked.set(self.core().manners().times_asked());
+        driver::step_out();
+        context::step_out(id, class);
+        let loan = self.post().lease.lend();
+        self.hold.set(Hold::Lent(loan));
+        self.offered.set(false);
+        loan
+    }
+
+    #[inline]
+    fn step_in(&self, loan: Loan) -> bool {
+        let kept = self.post().lease.take(loan);
+        if kept {
+            self.hold.set(Hold::Core);
+            context::step_in(self);
+            driver::step_in();
+        } else {
+            self.lost(loan);
+        }
+        kept
+    }
+
+    /// From now on the poll has no core, and is to end soon.
+    #[cold]
+    fn lost(&self, loan: Loan) {
+        self.hold.set(Hold::Lost(loan));
+        renew_signs();
+        exhaust();
+    }
+
+    /// The thread is about to wait inside of a blocking call, for something that may be queued on this very core.
+    pub(crate) fn about_to_wait(&self) {
+        if let Hold::Lent(loan) = self.hold.get()
+            && !self.offered.replace(true)
+        {
+            self.shared.offer(self.index, loan);
+        }
+    }
+
+    /// A yield point of a poll that has lost its core wants to give way.
+    pub(crate) fn ask_away(&self) -> u32 {
+        self.left_asked.set(self.left_asked.get() + 1);
+        self.left_tick.get()
+    }
+
+    /// It does not any more.
+    pub(crate) fn take_back_away(&self) {
+        self.left_asked.set(self.left_asked.get().saturating_sub(1));
+    }
+
+    /// The number of the poll that has lost its core.
+    pub(crate) fn tick_away(&self) -> u32 {
+        self.left_tick.get()
+    }
+
+    /// A poll that has lost its core is over, and its task is where it belongs.
+    pub(super) fn poll_ended_away(&self, loan: Loan) {
+        context::poll_ended();
+        self.shared.crew.poll_ended(self.index, loan);
+        self.shared.leave_after_poll();
+    }
+
+    /// Gives the core back to its home thread, if that wants it. Then this one holds it no more.
+    #[inline]
+    pub(super) fn give_back(&self) -> bool {
+        self.post().recall.is_wanted() && self.give_back_now()
+    }
+
+    #[cold]
+    fn give_back_now(&self) -> bool {
+        if self.searching.get() {
+            self.stop_search();
+        }
+        let given = self.post().recall.give();
+        if given {
+            self.post().home.unpark();
+        }
+        given
+    }
+
+    /// Waits until this thread has its core again. False if the runtime closes first.
+    pub(super) fn reclaim(&self) -> bool {
+        let (post, shared) = (self.post(), &self.shared);
+        post.recall.want();
+        loop {
+            if post.recall.take_given() {
+                break;
+            }
+            if let Some(loan) = post.lease.on_loan()
+                && shared.take_core(self.index, loan)
+            {
+                let nobody_else_gave_it = post.recall.give_up();
+                debug_assert!(nobody_else_gave_it, "only the holder of a core gives it");
+                break;
+            }
+            if shared.gate.phase() != Phase::Open {
+                if post.recall.give_up() {
+                    return false;
+                }
+                continue;
+            }
+            if shared.scheduler.idle.remove(self.index) {
+                // Its holder is asleep, and is woken as a searcher.
+                shared.unpark(Some(self.index));
+            }
+            post.home.park();
+        }
+        post.parker.bind();
+        self.hold.set(Hold::Core);
+        context::step_in(self);
+        driver::step_in_anew();
+        renew_signs();
+        true
+    }
+}
+
+/// The blocking call is over, or has panicked.
+struct ComeBack<'a> {
+    worker: &'a Worker,
+    loan: Loan,
+    site: Option<&'static Site>,
+    // When it began, if it is timed.
+    since: Option<Instant>,
+}
+
+impl Drop for ComeBack<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let kept = self.worker.step_in(self.loan);
+        if self.since.is_some() || !kept {
+            self.learn();
+        }
+    }
+}
+
+impl ComeBack<'_> {
+    #[cold]
+    fn learn(&self) {
+        let Some(site) = self.site else { return };
+        match self.since {
+            Some(since) => site.learn(since.elapsed() > LONG),
+            // Trusted, and the monitor has come by twice.
+            None => site.learn(true),
+        }
+    }
+}

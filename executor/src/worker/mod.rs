@@ -1,0 +1,303 @@
+//! A worker: a thread that holds a core, and the loop it runs.
+//!
+//! The decisions are in `crate::sched`; here they meet a thread, its parking place and user code. The loop (`tasks.rs`,
+//! and `search.rs` when there is nothing to run) leaves when the runtime closes, and drops what is left: `end.rs` and
+//! `runtime/shutdown.md`. And when the core went to another thread while a task blocked: `away.rs` and
+//! `blocking/hand_off.md`.
+
+mod away;
+mod end;
+mod search;
+mod tasks;
+
+pub(crate) use away::stand_in;
+
+use crate::blocking::Loan;
+use crate::runtime::{PanicPolicy, Post, Shared, context};
+use crate::sched::{Announce, Local, Way, Yielded};
+use crate::task::{Class, Id, Meta, Runnable};
+use async_task::ScheduleInfo;
+use giveway_budget::OPERATIONS;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Asks the kernel not to let this thread oversleep for company: by default it may add 50 µs to any timeout, to wake several
+/// threads at once. Timers here keep less than that.
+fn sleep_precisely() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: changes a setting of the calling thread, and reads no memory.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64);
+    }
+}
+
+fn spin(hints: usize) {
+    (0..hints).for_each(|_| std::hint::spin_loop());
+}
+
+/// Whether a worker may touch its core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Core,
+    /// In a blocking call: it is anybody's.
+    Lent(Loan),
+    /// It is another's.
+    Lost(Loan),
+}
+
+/// Why a worker's loop has ended.
+enum Stop {
+    /// The runtime closes. The worker holds its core.
+    Closed,
+    /// A poll has returned that lost the core.
+    Lost(Loan),
+    /// The core was given back to its home thread.
+    GivenBack,
+}
+
+/// A core and the thread that holds it. Lives on that thread's stack.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    index: usize,
+    // In `shared`. To be touched only while `hold` is `Core`.
+    core: *const Local<Runnable>,
+    hold: Cell<Hold>,
+    // Whether this is the thread that was started with the core.
+    home: bool,
+    // Whether the idle set counts this worker as a searcher.
+    searching: Cell<bool>,
+    // What the last poll left of its budget: a task from the slot goes on with it.
+    budget_left: Cell<u8>,
+    // How many operations a task of the background gets at a time.
+    ration: Cell<u8>,
+    // What a turn at the reactor found. Empty between two.
+    ready: RefCell<Vec<Waker>>,
+    // Of a poll that has lent its core: its number, and how many of its yield points want it to give way.
+    left_tick: Cell<u32>,
+    left_asked: Cell<u32>,
+    // Whether somebody was sent for the core.
+    offered: Cell<bool>,
+}
+
+/// The home thread of a core.
+pub(crate) fn run(shared: Arc<Shared>, index: usize) {
+    let worker = Worker::new(shared, index, true);
+    worker.post().home.bind();
+    let mut away = None;
+    worker.at_work(|| {
+        worker.shared.hooks.thread_started();
+        loop {
+            match worker.run_tasks() {
+                Stop::Closed => return worker.drop_tasks(),
+                Stop::Lost(loan) => {
+                    worker.poll_ended_away(loan);
+                    if !worker.reclaim() {
+                        away = Some(loan);
+                        return;
+                    }
+                    worker.shared.crew.forget_away(index, loan);
+                }
+                Stop::GivenBack => unreachable!("a home thread gives its core to nobody"),
+            }
+        }
+    });
+    // In the runtime, but not a worker any more: a task that the hook wakes must go to those that still are.
+    let inside = context::Entered::new(worker.shared.clone());
+    worker.shared.hooks.thread_stopping();
+    drop(inside);
+    match away {
+        None => worker.shared.gate.core_ended(index),
+        Some(loan) => worker.shared.crew.forget_away(index, loan),
+    }
+}
+
+/// The schedule function of every task: called by async-task whenever a task becomes runnable.
+///
+/// The pointer to the runtime is not counted, so here is why it is good:
+/// - on a worker of the runtime, the worker holds a count;
+/// - elsewhere the caller is a waker that moved the task from waiting to runnable. A task that waits has been polled,
+///   so it is registered, and stays so until its future is dropped. That cannot happen before `runnable` is in a
+///   queue, and until it has happened the runtime's last worker does not leave, and holds its count.
+///
+/// Both end with the push: the task may be run, dropped and freed, and the runtime with it, before the push returns.
+/// So from outside a count is taken first, and neither branch touches the task afterwards.
+#[inline]
+pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
+    let shared = runnable.metadata().shared;
+    context::with_worker(|worker| match worker {
+        Some(worker) if ptr::eq(Arc::as_ptr(&worker.shared), shared) => {
+            worker.schedule(runnable, info.woken_while_running);
+        }
+        _ => schedule_from_outside(shared, runnable, info),
+    });
+}
+
+#[cold]
+fn schedule_from_outside(shared: *const Shared, runnable: Runnable, info: ScheduleInfo) {
+    // SAFETY: the runtime is alive, as argued at `schedule`, and the pointer came from its `Arc`.
+    unsafe { Arc::increment_strong_count(shared) };
+    // SAFETY: the count just added is ours.
+    let shared = unsafe { Arc::from_raw(shared) };
+    let gives_way = |away: &Worker| away.belongs_to(&shared) && away.left_asked.get() > 0;
+    if info.woken_while_running && context::with_away(|away| away.is_some_and(gives_way)) {
+        // It was at a yield point when its poll ended, on a thread that has lost its core.
+        shared.push_yielded(Yielded::Task(runnable));
+    } else {
+        shared.inject(runnable);
+    }
+}
+
+/// Asks the user's hook what to do about a task that panicked, and does it.
+#[cold]
+pub(crate) fn task_panicked(meta: &Meta, payload: &(dyn Any + Send)) {
+    // SAFETY: the runtime is alive: whoever polls a task, or runs a job, is a thread of the runtime and holds a count.
+    let shared = unsafe { &*meta.shared };
+    match shared.hooks.task_panicked(meta, payload) {
+        PanicPolicy::Continue => {}
+        PanicPolicy::Shutdown => shared.close(),
+        PanicPolicy::Abort => std::process::abort(),
+    }
+}
+
+impl Worker {
+    /// A worker that holds its core.
+    fn new(shared: Arc<Shared>, index: usize, home: bool) -> Self {
+        let core = shared.local(index);
+        Self {
+            shared,
+            index,
+            core,
+            hold: Cell::new(Hold::Core),
+            home,
+            searching: Cell::new(false),
+            budget_left: Cell::new(OPERATIONS),
+            ration: Cell::new(OPERATIONS),
+            ready: RefCell::new(Vec::new()),
+            left_tick: Cell::new(0),
+            left_asked: Cell::new(0),
+            offered: Cell::new(false),
+        }
+    }
+
+    /// Runs `f` with this as the worker of the calling thread, for all who may ask.
+    fn at_work(&self, f: impl FnOnce()) {
+        self.post().parker.bind();
+        sleep_precisely();
+        context::on_worker(self, || {
+            giveway_io::driver::enter(&self.shared.reactor, self.index, || self.with_yield_points(f));
+        });
+    }
+
+    #[inline]
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    #[inline]
+    pub(crate) fn belongs_to(&self, shared: &Shared) -> bool {
+        ptr::eq(&*self.shared, shared)
+    }
+
+    #[inline]
+    pub(crate) fn core(&self) -> &Local<Runnable> {
+        debug_assert_eq!(self.hold.get(), Hold::Core, "worker {} touches a core that it does not hold", self.index);
+        // SAFETY: it lives as long as `shared`. And no other thread touches it: this one holds the core. Whoever asks is
+        // the worker's own loop, which ends when the core is lost, or came by `context::with_worker`, which knows only
+        // workers that hold theirs.
+        unsafe { &*self.core }
+    }
+
+    #[inline]
+    pub(crate) fn hold(&self) -> Hold {
+        self.hold.get()
+    }
+
+    #[inline]
+    pub(crate) fn runs_background(&self) -> bool {
+        self.core().manners().runs_background()
+    }
+
+    /// The class of the task that runs here.
+    #[inline]
+    pub(crate) fn class(&self) -> Class {
+        if self.runs_background() { Class::Background } else { Class::Foreground }
+    }
+
+    pub(crate) fn running_id(&self) -> Option<Id> {
+        self.post().running().map(|(id, _)| id)
+    }
+
+    #[inline]
+    fn post(&self) -> &Post {
+        &self.shared.posts[self.index()]
+    }
+
+    /// Takes a new task from the task that runs on this worker, or from a destructor or hook that does.
+    pub(crate) fn submit(&self, runnable: Runnable) {
+        if self.shared.admits(&runnable) {
+            self.schedule(runnable, false);
+        } else {
+            drop(runnable);
+        }
+    }
+
+    #[inline]
+    fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
+        let scheduler = &self.shared.scheduler;
+        if woken_while_running {
+            // Only the task that ran here last comes this way, right after its poll.
+            self.schedule_again(runnable);
+        } else if runnable.metadata().is_background() && scheduler.idle.nobody_idle() {
+            self.shared.push_background(runnable);
+        } else {
+            let foreground = !runnable.metadata().is_background();
+            if scheduler.push_woken(self.core(), runnable) == Announce::Owed {
+                self.shared.unpark(scheduler.announce());
+            }
+            if foreground {
+                self.mind_the_slot();
+            }
+            // Not for what the reactor woke between two polls: that runs next, whoever looks.
+            if self.post().is_running() && !scheduler.idle.nobody_idle() {
+                self.shared.monitor.watch_slots();
+            }
+        }
+    }
+
+    /// A foreground task is in the slot, and nobody was told: the slot's own worker runs it next. If the task that runs
+    /// here now means to give way, somebody has to see to it that it does, or that another worker comes for the slot.
+    #[inline]
+    fn mind_the_slot(&self) {
+        let scheduler = &self.shared.scheduler;
+        if scheduler.idle.nobody_idle() {
+            scheduler.interrupt_own(self.core());
+        } else if self.runs_background() {
+            self.shared.unpark(scheduler.hand_over_slot(self.core()));
+        } else {
+            // It goes on at its yield points, because somebody is idle: but the next one asks.
+            giveway_yield::host::ask_once();
+        }
+    }
+
+    #[inline]
+    fn schedule_again(&self, runnable: Runnable) {
+        let scheduler = &self.shared.scheduler;
+        let way = match self.core().manners().asked() {
+            Some(way) => way,
+            None if runnable.metadata().is_background() && scheduler.idle.nobody_idle() => Way::Park,
+            None => return scheduler.push_yielded(self.core(), runnable),
+        };
+        if way == Way::Swap {
+            runnable.metadata().set_swapped();
+        }
+        scheduler.give_way(self.core(), runnable, way, || self.shared.now());
+    }
+}

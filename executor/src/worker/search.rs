@@ -1,0 +1,147 @@
+//! A worker without work: how it searches, and how it sleeps.
+
+use super::Worker;
+use crate::runtime::Phase;
+use crate::sched::{CountedOut, SEARCH_ROUNDS, Source};
+use crate::task::Runnable;
+use giveway_io::driver::{Turn, Wait, wake_all};
+use std::task::Waker;
+
+/// How long the last searcher waits between two of its rounds, in spin hints (some 30 ns each on current CPUs).
+///
+/// All rounds together take some twenty microseconds: about what a sleep and a wake-up cost, so that lingering at most
+/// doubles what an unlucky worker burns, and a lucky one saves its waker a system call. Only the last searcher
+/// lingers: one is enough to take the next push, and the others' CPUs may be wanted by threads that are not ours. And
+/// it looks rarely: each look takes a cache line away from whoever pushes there.
+const LINGER_SPINS: usize = 200;
+
+impl Worker {
+    pub(super) fn search(&self) -> Option<(Runnable, Source)> {
+        let scheduler = &self.shared.scheduler;
+        if !self.searching.get() {
+            if !scheduler.idle.try_start_search() {
+                return None;
+            }
+            self.searching.set(true);
+        }
+        for round in 0..SEARCH_ROUNDS {
+            let found = scheduler.steal(self.core(), round, false).or_else(|| scheduler.take_injected(self.core()));
+            if let Some(task) = found {
+                self.stop_search();
+                return Some((task, Source::Queue));
+            }
+            if let Some(found) = self.next_after_io() {
+                return Some(found);
+            }
+            // With something to resume there is no use in waiting for something better.
+            if scheduler.yielded.is_empty() {
+                self.linger();
+            }
+        }
+        None
+    }
+
+    /// Looks at the reactor, if there is anything that it could find, and wakes what is ready or due. True if anything is.
+    pub(super) fn poll_io(&self) -> bool {
+        self.shared.reactor.wants_turn() && self.take_turn()
+    }
+
+    /// As `poll_io`, unless somebody has looked just now: a worker with short polls comes by every few microseconds.
+    pub(super) fn poll_io_now_and_then(&self) {
+        let reactor = &self.shared.reactor;
+        if reactor.has_anything_for(self.index())
+            && reactor.alone_for() >= self.core().manners().pace.reactor_interval()
+        {
+            self.take_turn();
+        }
+    }
+
+    /// As `poll_io`, but looks at everybody's timers, whatever there may be.
+    pub(crate) fn take_turn(&self) -> bool {
+        let mut ready = self.ready.take();
+        // An error here is one of our own making, and the next turn that waits tells of it.
+        let _looked = self.shared.reactor.turn(Wait::Not, &mut ready);
+        self.wake_ready(ready)
+    }
+
+    fn wake_ready(&self, mut ready: Vec<Waker>) -> bool {
+        let any = !ready.is_empty();
+        // The wakers are anybody's code: nothing is borrowed while they run.
+        wake_all(&mut ready);
+        self.ready.replace(ready);
+        any
+    }
+
+    /// Stays awake a little longer, so that work which comes now needs no system call to be noticed.
+    fn linger(&self) {
+        for _ in 0..LINGER_SPINS {
+            if self.shared.scheduler.idle.counts().searching() > 1 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        // The thread that would push next may be waiting for this very CPU: the kernel likes to wake us beside whoever
+        // woke us. Without this a pusher was held up by each worker it woke for as long as that lingered.
+        std::thread::yield_now();
+    }
+
+    pub(super) fn stop_search(&self) {
+        self.searching.set(false);
+        self.shared.unpark(self.shared.scheduler.found_work());
+    }
+
+    /// Parks until there is something to do; see `sched/sleep.md`. Returns as a searcher.
+    pub(super) fn sleep(&self) {
+        let (gate, scheduler) = (&self.shared.gate, &self.shared.scheduler);
+        let look_again = |counted_out| {
+            let work = counted_out == CountedOut::LookAgain && scheduler.anything_queued();
+            // The gate is closed first and the sleepers are woken second: if that passed before we were one of them,
+            // the lock of their list, which both sides took, shows us the closed gate.
+            work || gate.phase() != Phase::Open || !self.home && self.post().recall.is_wanted()
+        };
+        let mut ready = self.ready.take();
+        let left = scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.wait(&mut ready));
+        if left {
+            // All were idle for a moment. The monitor may have seen that, and whoever wakes a worker did not wake us.
+            self.shared.monitor.rouse();
+        }
+        self.core().take_poor_visit();
+        self.searching.set(true);
+        self.wake_ready(ready);
+    }
+
+    /// Waits to be woken: in the reactor, or if somebody has the turn there, in the worker's own place. True if the
+    /// reactor found something, and the worker has left the idle set by itself.
+    fn wait(&self, ready: &mut Vec<Waker>) -> bool {
+        let (parker, reactor) = (&self.post().parker, &self.shared.reactor);
+        // It was filled while nobody was idle, and so nobody minds it.
+        if self.shared.slot_waits() {
+            self.shared.monitor.watch_slots();
+        }
+        while !parker.take_token() {
+            let mut turn = Ok(Turn::Taken);
+            parker.park_elsewhere(|has_token| turn = reactor.turn(Wait::Unless(has_token), ready));
+            match turn {
+                // Called back, or about to be.
+                Ok(Turn::Taken) if ready.is_empty() => continue,
+                Ok(Turn::Taken) => {
+                    if self.shared.scheduler.idle.remove(self.index()) {
+                        return true;
+                    }
+                    // Somebody is waking us.
+                }
+                // He is gone in a moment, and then nobody would be there.
+                Ok(Turn::Looks) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                // One is enough.
+                Ok(Turn::Waits) => {}
+                Err(error) => eprintln!("giveway: waiting for I/O failed: {error}"),
+            }
+            parker.park();
+            break;
+        }
+        false
+    }
+}

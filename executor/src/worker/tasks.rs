@@ -1,0 +1,152 @@
+//! The loop of a worker: what it runs next, and how.
+
+use super::{Hold, Stop, Worker, spin};
+use crate::runtime::Phase;
+use crate::sched::{INJECTOR_TICK, Source, Yielded};
+use crate::task::Runnable;
+use giveway_budget::{OPERATIONS, with_budget};
+
+/// How long a worker that has run out of work waits before it goes back to the injector, if its last visit brought
+/// little: some two microseconds.
+///
+/// A worker that is faster than the thread which feeds it would otherwise come for every single task, and each time
+/// take from that thread the lines that it is about to write. Not when it was just woken: then somebody waits.
+const GATHER_SPINS: usize = 64;
+
+/// The task that was taken from the yield queue. A thread is woken instead.
+fn task_of(yielded: Yielded<Runnable>) -> Option<Runnable> {
+    match yielded {
+        Yielded::Task(task) => Some(task),
+        Yielded::Thread(waker) => {
+            waker.wake();
+            None
+        }
+    }
+}
+
+impl Worker {
+    pub(super) fn run_tasks(&self) -> Stop {
+        while self.shared.gate.phase() == Phase::Open {
+            if !self.home && self.give_back() {
+                return Stop::GivenBack;
+            }
+            if self.core().tick().is_multiple_of(INJECTOR_TICK) {
+                self.poll_io_now_and_then();
+                self.shared.scheduler.help_the_stuck(self.core());
+            }
+            // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
+            let found = self
+                .next()
+                .or_else(|| self.next_after_io())
+                .or_else(|| self.resume())
+                .or_else(|| self.search())
+                .or_else(|| self.resume());
+            match found {
+                Some((task, source)) => {
+                    self.poll(task, source);
+                    if let Hold::Lost(loan) = self.hold.get() {
+                        return Stop::Lost(loan);
+                    }
+                }
+                None => self.sleep(),
+            }
+        }
+        Stop::Closed
+    }
+
+    #[inline]
+    pub(super) fn next(&self) -> Option<(Runnable, Source)> {
+        let scheduler = &self.shared.scheduler;
+        let found = self.overdue().or_else(|| scheduler.next_local(self.core())).or_else(|| {
+            if self.core().take_poor_visit() && scheduler.yielded.is_empty() {
+                spin(GATHER_SPINS);
+            }
+            scheduler.take_injected(self.core()).map(|task| (task, Source::Queue))
+        });
+        if found.is_some() && self.searching.get() {
+            self.stop_search();
+        }
+        found
+    }
+
+    #[inline]
+    fn poll(&self, task: Runnable, source: Source) {
+        let scheduler = &self.shared.scheduler;
+        self.shared.unpark(scheduler.before_poll(self.core()));
+        let meta = task.metadata();
+        scheduler.begin_poll(self.core(), source, meta.is_background(), meta.take_swapped());
+        self.post().begin(meta);
+        let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
+        let budget = match source {
+            Source::Slot => self.budget_left.get(),
+            _ if rationed => self.ration.get(),
+            Source::Queue | Source::Yielded | Source::Overdue => OPERATIONS,
+        };
+        let left = with_budget(budget, || {
+            task.run();
+            giveway_budget::remaining()
+        });
+        if self.hold.get() != Hold::Core {
+            // The rest is for another to do.
+            return;
+        }
+        // A poll that was cut short has not spent its budget: the slot's task, which is what it was cut short for, starts
+        // afresh.
+        let cut_short = scheduler.polite.is_interrupted(self.index());
+        self.budget_left.set(if cut_short { OPERATIONS } else { left.unwrap_or(0) });
+        if rationed && left == Some(0) {
+            self.adapt_ration();
+        }
+        self.post().end();
+        scheduler.has_returned(self.index());
+    }
+
+    /// A task of the background has used up its ration. It may have no yield points, so nobody has looked at the reactor
+    /// meanwhile, unless another worker did; one that returns makes room for a look. The ration is what takes about as
+    /// long as the reactor may be left alone: 128 operations of 20 µs each would be a hundred times that.
+    #[cold]
+    fn adapt_ration(&self) {
+        let (ration, bearable) = (self.ration.get(), self.core().manners().pace.reactor_interval());
+        let alone = self.shared.reactor.alone_for();
+        if alone > 2 * bearable {
+            self.ration.set((ration / 2).max(1));
+        } else if alone < bearable / 2 {
+            self.ration.set(ration.saturating_mul(2).min(OPERATIONS));
+        }
+    }
+
+    pub(super) fn next_after_io(&self) -> Option<(Runnable, Source)> {
+        if self.poll_io() { self.next() } else { None }
+    }
+
+    /// Takes something from the yield queue, if nothing else is queued anywhere.
+    fn resume(&self) -> Option<(Runnable, Source)> {
+        let scheduler = &self.shared.scheduler;
+        while !scheduler.yielded.is_empty() {
+            // Not as a searcher: what is pushed while somebody searches interrupts nobody. See `sched/yielding.md`.
+            let searched = self.searching.replace(false);
+            let was_last = searched && scheduler.idle.stop_search();
+            let Some(yielded) = scheduler.resume(self.core()) else {
+                if searched {
+                    // Refused if others search; they find what is there.
+                    self.searching.set(scheduler.idle.try_start_search());
+                }
+                return None;
+            };
+            if was_last {
+                self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.anything_queued()));
+            }
+            if let Some(task) = task_of(yielded) {
+                return Some((task, Source::Yielded));
+            }
+        }
+        None
+    }
+
+    /// A task that has waited in the yield queue for longer than it may.
+    #[inline]
+    fn overdue(&self) -> Option<(Runnable, Source)> {
+        let overdue = self.shared.scheduler.take_overdue(self.core(), || self.shared.now())?;
+        task_of(overdue).map(|task| (task, Source::Overdue))
+    }
+}
