@@ -49,6 +49,7 @@ mod host;
 pub mod io;
 mod monitor;
 mod parker;
+mod pinned;
 mod registry;
 mod runtime;
 mod sched;
@@ -63,6 +64,7 @@ pub use blocking::{block_in_place, spawn_blocking};
 pub use giveway_budget as budget;
 pub use giveway_io::{net, time};
 pub use host::{should_yield, yield_now_if_busy};
+pub use pinned::spawn_pinned;
 pub use runtime::{
     Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask, TaskPanic, block_on,
 };

@@ -47,10 +47,15 @@ impl Registry {
 
     /// Adds a task. It must be removed before its metadata goes away.
     pub(crate) fn insert(&self, meta: &Meta) {
-        let home = context::with_worker(|worker| worker.map_or(0, |worker| worker.index()));
-        // A thread of another runtime may have a higher number than we have shards.
-        let home = home % self.shards.len();
-        meta.shard.set(u16::try_from(home).expect("a runtime has at most `MAX_WORKERS` shards"));
+        let home = if meta.is_pinned() {
+            meta.pinned_to()
+        } else {
+            let home = context::with_worker(|worker| worker.map_or(0, |worker| worker.index()));
+            // A thread of another runtime may have a higher number than we have shards.
+            let home = home % self.shards.len();
+            meta.shard.set(u16::try_from(home).expect("a runtime has at most `MAX_WORKERS` shards"));
+            home
+        };
         let mut shard = lock(&self.shards[home]);
         meta.links.next.set(shard.first);
         // SAFETY: a linked task is alive: it unlinks itself, under this lock, before it goes away.

@@ -13,12 +13,14 @@ use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 
+type Served = (&'static Arc<Reactor>, usize);
+
 thread_local! {
     // The reactor of the worker that runs on this thread, and which of its shards. Not really static: `enter` puts it in
     // and takes it out again.
-    static ENTERED: Cell<Option<(&'static Arc<Reactor>, usize)>> = const { Cell::new(None) };
+    static ENTERED: Cell<Option<Served>> = const { Cell::new(None) };
     // What was there before `step_out`, and which poll went on.
-    static LEFT: Cell<(Option<(&'static Arc<Reactor>, usize)>, *const Waker)> = const { Cell::new((None, ptr::null())) };
+    static LEFT: Cell<(Option<Served>, *const Waker)> = const { Cell::new((None, ptr::null())) };
 }
 
 /// Finds the reactor of a thread that is not inside [`enter`].
@@ -34,7 +36,7 @@ pub fn set_finder(finder: Finder) {
 /// Runs `f`, with this reactor serving this thread, and the timers it makes in the shard with this number; then puts back
 /// what was there before, even if `f` panics.
 pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> R {
-    struct PutBack(Option<(&'static Arc<Reactor>, usize)>);
+    struct PutBack(Option<Served>);
     impl Drop for PutBack {
         fn drop(&mut self) {
             deferred::leave();

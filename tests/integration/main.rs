@@ -26,6 +26,7 @@ mod memory;
 mod misuse;
 mod panics;
 mod patience;
+mod pinned;
 mod shutdown;
 mod shutdown_timeout;
 mod spawn;

@@ -139,6 +139,30 @@ impl Runtime {
         context::spawn_on(&self.handle.shared, None, Some(Class::Background), Location::caller(), future)
     }
 
+    /// Spawns a future that stays on one worker's thread; see [`giveway::spawn_pinned`](crate::spawn_pinned).
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let task = runtime.spawn_pinned(|| async { *std::rc::Rc::new(5) });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_pinned<F, Fut>(&self, f: F) -> JoinHandle<Fut::Output>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        crate::pinned::spawn_on(&self.handle.shared, None, None, None, Location::caller(), f)
+    }
+
     /// Runs a function on a thread where it may block; see [`giveway::spawn_blocking`](crate::spawn_blocking).
     ///
     /// # Panics

@@ -14,7 +14,7 @@ use std::io;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// What the threads of one runtime share.
 ///
@@ -51,6 +51,8 @@ pub(crate) struct Post {
     pub(crate) recall: Recall,
     /// Where the home thread waits for its core.
     pub(crate) home: Parker,
+    /// How many tasks are pinned to it.
+    pub(crate) pinned: AtomicUsize,
     // The task being polled, zero if none, and where it was spawned. Two plain words, written by the worker at each
     // poll and read for reports, which tolerate a mixture of one task and the next.
     running: AtomicU64,
@@ -64,6 +66,7 @@ impl Post {
             lease: Lease::new(),
             recall: Recall::new(),
             home: Parker::new(),
+            pinned: AtomicUsize::new(0),
             running: AtomicU64::new(0),
             spawned_at: AtomicPtr::new(ptr::null_mut()),
         }
@@ -145,8 +148,9 @@ impl Shared {
         }
     }
 
-    /// Takes a core that was lent, for the calling thread. False if it is not to be had any more.
-    pub(crate) fn take_core(self: &Arc<Self>, core: usize, loan: Loan) -> bool {
+    /// Takes a core that was lent, for the calling thread. False if it is not to be had any more. If it turns out that the
+    /// thread is the last of the runtime, `drop_own` drops what nobody else may.
+    pub(crate) fn take_core(self: &Arc<Self>, core: usize, loan: Loan, drop_own: impl Fn()) -> bool {
         let post = &self.posts[core];
         // Before the core is taken: from then on the thread that has lent it is on its own. See `blocking/hand_off.md`.
         self.gate.join();
@@ -158,7 +162,7 @@ impl Shared {
             self.scheduler.has_returned(core);
         } else {
             self.crew.forget_away(core, loan);
-            self.leave();
+            self.leave(drop_own);
         }
         taken
     }
@@ -227,6 +231,24 @@ impl Shared {
         }
         self.scheduler.injector.push(runnable);
         self.unpark(self.scheduler.announce());
+    }
+
+    /// Queues a pinned task for its worker.
+    pub(crate) fn push_pinned(&self, worker: usize, runnable: Runnable) {
+        self.unpark(self.scheduler.push_pinned(worker, runnable));
+        if self.gate.phase() != Phase::Open {
+            // The worker may be in `Worker::drop_pinned`, which is where it is to be dropped.
+            self.posts[worker].home.unpark();
+        }
+    }
+
+    /// Queues a pinned task whose poll has just returned.
+    pub(crate) fn pinned_again(&self, worker: usize, runnable: Runnable) {
+        context::with_worker(|current| match current {
+            Some(current) if current.belongs_to(self) => current.pinned_again(runnable),
+            // Its thread has lost its core.
+            _ => self.push_pinned(worker, runnable),
+        });
     }
 
     /// Queues a background task while every worker is busy.

@@ -147,18 +147,20 @@ impl Shared {
         self.crews().iter().for_each(|crew| crew.close());
     }
 
-    /// A poll has returned that had lost its core. The thread is done with its task.
-    pub(crate) fn leave_after_poll(self: &Arc<Self>) {
+    /// A poll has returned that had lost its core. The thread is done with its task. `drop_own` drops what nobody else may.
+    pub(crate) fn leave_after_poll(self: &Arc<Self>, drop_own: impl Fn()) {
         if self.gate.phase() != Phase::Open {
             // C2: what registered in this poll may have been woken by nobody.
             drop_unattended(self);
+            drop_own();
         }
-        self.leave();
+        self.leave(drop_own);
     }
 
     /// One fewer inside; the last to leave does what the last does.
-    pub(crate) fn leave(self: &Arc<Self>) {
+    pub(crate) fn leave(self: &Arc<Self>, drop_own: impl Fn()) {
         if self.gate.leave() {
+            drop_own();
             without_workers(self);
         }
     }
@@ -170,7 +172,7 @@ impl Shared {
         self.reactor.close();
     }
 
-    fn wake_all_workers(&self) {
+    pub(crate) fn wake_all_workers(&self) {
         for worker in self.scheduler.idle.wake_all() {
             self.call(worker);
         }

@@ -4,6 +4,7 @@
 //! that others may look at and steal from. Cores are apart from threads so that one can be handed to another thread
 //! when its holder blocks.
 
+use super::ring::Ring;
 use super::{MAX_SLOT_STREAK, Manners, PointerSized, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,12 @@ pub(crate) struct Local<T> {
     slot_streak: Cell<u8>,
     // The last visit to the injector brought little.
     poor_visit: Cell<bool>,
+    // The holder takes from the core's inbox: it is the home thread.
+    at_home: Cell<bool>,
+    // The deque had the last turn: the inbox has the next.
+    inbox_turn: Cell<bool>,
+    // A pinned task has given way: so many tasks go before the inbox, if it is alone there.
+    go_first: Cell<usize>,
     // What was queued between two polls that nobody was told of.
     unannounced: Cell<Quiet>,
     manners: Manners,
@@ -51,6 +58,9 @@ impl<T> Local<T> {
             tick: Cell::new(0),
             slot_streak: Cell::new(0),
             poor_visit: Cell::new(false),
+            at_home: Cell::new(true),
+            inbox_turn: Cell::new(false),
+            go_first: Cell::new(0),
             unannounced: Cell::new(Quiet::Nothing),
             manners,
             rng: RefCell::new(fastrand::Rng::with_seed(index as u64 ^ 0x9e37_79b9_7f4a_7c15)),
@@ -113,6 +123,35 @@ impl<T> Local<T> {
         self.poor_visit.replace(false)
     }
 
+    /// Whether the holder is the core's home thread, which alone takes from its inbox.
+    pub(crate) fn set_at_home(&self, at_home: bool) {
+        self.at_home.set(at_home);
+    }
+
+    #[inline]
+    pub(super) fn is_at_home(&self) -> bool {
+        self.at_home.get()
+    }
+
+    #[inline]
+    pub(super) fn inbox_turn(&self) -> bool {
+        self.inbox_turn.get()
+    }
+
+    #[inline]
+    pub(super) fn set_inbox_turn(&self, turn: bool) {
+        self.inbox_turn.set(turn);
+    }
+
+    /// How many tasks go before a pinned one that has given way.
+    pub(super) fn go_first(&self) -> usize {
+        self.go_first.get()
+    }
+
+    pub(super) fn let_go_first(&self, tasks: usize) {
+        self.go_first.set(tasks);
+    }
+
     #[inline]
     pub(super) fn set_unannounced(&self, what: Quiet) {
         self.unannounced.set(self.unannounced.get().max(what));
@@ -137,6 +176,8 @@ impl<T> Local<T> {
 pub(crate) struct Remote<T: PointerSized> {
     pub(super) stealer: Stealer<T>,
     pub(crate) slot: Slot<T>,
+    // Tasks that stay on the core's home thread.
+    pub(super) inbox: Ring<T>,
     // The tick of the poll the holder is in, written by the holder at each poll's start; zero is the start hook.
     polling: AtomicU32,
     // A tick that the monitor saw twice: a poll that goes on for long. Written by the monitor only.
@@ -150,6 +191,7 @@ impl<T: PointerSized> Remote<T> {
         Self {
             stealer: local.deque.stealer(),
             slot: Slot::new(),
+            inbox: Ring::new(),
             polling: AtomicU32::new(0),
             // No poll that anybody waits for: it would be the four billionth.
             stuck_at: AtomicU32::new(u32::MAX),

@@ -68,7 +68,9 @@ impl<T: PointerSized> Scheduler<T> {
         // polite one. One of them has to leave, or they change places for ever.
         let own = || {
             let queued = !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty();
-            queued.then(|| if manners.swapped() { Way::Park } else { Way::Swap })
+            // Of two polite tasks in one inbox neither can leave: the second time they do not mind each other.
+            let pinned = self.has_pinned(core) && !(manners.runs_pinned() && manners.swapped());
+            (queued || pinned).then(|| if manners.swapped() { Way::Park } else { Way::Swap })
         };
         if let Some(way) = own() {
             return Some(way);
@@ -114,6 +116,15 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn ask_to_return(&self, core: usize, tick: u32) {
         if self.cores()[core].ask_to_return(tick) {
             self.polite.interrupt(core);
+            self.idle.distract();
+        }
+    }
+
+    /// Has the yield points of a core look closer, whoever is idle. Unlike [`Self::ask_to_return`] it asks nothing of a poll
+    /// that has none.
+    pub(super) fn ask_to_yield(&self, core: usize) {
+        let remote = &self.cores()[core];
+        if remote.ask_to_return(remote.polling()) {
             self.idle.distract();
         }
     }
@@ -180,7 +191,7 @@ impl<T: PointerSized> Scheduler<T> {
         self.arm(core);
         // Not beside an idle worker, which is about to come for what waits: the task would go to the back of this very
         // queue, and round and round with others like it.
-        if self.idle.nobody_idle() && self.work_waits() {
+        if self.idle.nobody_idle() && (self.work_waits() || self.has_pinned(core)) {
             self.polite.interrupt(core.index());
         }
     }
@@ -240,7 +251,7 @@ impl<T: PointerSized> Scheduler<T> {
         }
         // Armed first: what is queued after the look interrupts us.
         self.arm(core);
-        if self.work_waits() {
+        if self.work_waits() || self.has_pinned(core) {
             return None;
         }
         self.yielded.take()

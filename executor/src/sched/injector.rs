@@ -58,6 +58,11 @@ impl<T> Injector<T> {
         first
     }
 
+    /// How many tasks there are, about.
+    pub(crate) fn len(&self) -> usize {
+        self.inbox.count() + self.outbox.count()
+    }
+
     /// Takes one task from the front.
     pub(crate) fn take_one(&self) -> Option<T> {
         let mut outbox = self.outbox.lock();

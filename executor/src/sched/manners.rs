@@ -21,6 +21,7 @@ pub(crate) struct Manners {
     // The core is armed in the `PoliteSet`, as far as its holder knows: somebody may have asked it to give way since.
     armed: Cell<bool>,
     background: Cell<bool>,
+    pinned: Cell<bool>,
     // The running task swapped the last time, and has not been at a yield point where nobody waited since.
     swapped: Cell<bool>,
     // How many yield points want the running task to give way, and how.
@@ -36,6 +37,7 @@ impl Manners {
         Self {
             armed: Cell::new(false),
             background: Cell::new(false),
+            pinned: Cell::new(false),
             swapped: Cell::new(false),
             asked: Cell::new(0),
             way: Cell::new(Way::Park),
@@ -85,6 +87,16 @@ impl Manners {
     #[inline]
     pub(crate) fn runs_background(&self) -> bool {
         self.background.get()
+    }
+
+    /// Whether the running task is pinned.
+    pub(super) fn runs_pinned(&self) -> bool {
+        self.pinned.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_pinned(&self, pinned: bool) {
+        self.pinned.set(pinned);
     }
 
     /// Notes that the running task is to give way. The first to ask decides how.

@@ -17,6 +17,7 @@ mod idle;
 mod injector;
 mod manners;
 mod pace;
+mod pinned;
 mod polite;
 mod ring;
 mod slot;
@@ -169,7 +170,9 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector.
     pub(crate) fn next(&self, core: &Local<T>) -> Option<(T, Source)> {
-        self.next_local(core).or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
+        self.next_local(core)
+            .or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
+            .or_else(|| self.take_pinned(core))
     }
 
     /// Steps 1 and 2: what a worker takes without looking further than its own core, but for every 61st time.
@@ -188,8 +191,17 @@ impl<T: PointerSized> Scheduler<T> {
         }
         // Past its three turns, the slot still goes before idling: only a task in the deque can be starved by it.
         core.reset_slot_streak();
-        let task = core.deque().pop().or_else(|| self.remote(core).slot.take())?;
-        Some((task, Source::Queue))
+        let pinned = self.has_pinned(core) && self.may_run_pinned(core);
+        if pinned && core.inbox_turn() {
+            return self.take_pinned(core);
+        }
+        core.set_inbox_turn(true);
+        let task = core.deque().pop().or_else(|| self.remote(core).slot.take());
+        match task {
+            Some(task) => Some((task, Source::Queue)),
+            None if pinned => self.take_pinned(core),
+            None => None,
+        }
     }
 
     /// A fair share of the injector: one to run, the rest to the back of the deque.

@@ -100,6 +100,14 @@ impl PoliteSet {
         self.interrupts[core].store(true, Relaxed);
     }
 
+    /// Asks this core to give way, if it runs something that can. Called after a fence.
+    pub(crate) fn interrupt_if_armed(&self, core: usize) {
+        let (word, bit) = self.place(core);
+        if word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0 {
+            self.interrupt(core);
+        }
+    }
+
     #[inline]
     pub(crate) fn is_interrupted(&self, core: usize) -> bool {
         self.interrupts[core].load(Relaxed)

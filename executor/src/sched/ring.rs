@@ -34,8 +34,14 @@ impl<T> Ring<T> {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// How many there were a moment ago.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
         // Ordering: acquire, partner of the release in `publish`.
-        self.len.load(Acquire) == 0
+        self.len.load(Acquire)
     }
 
     #[cfg(not(giveway_loom))]

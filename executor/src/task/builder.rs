@@ -1,8 +1,8 @@
 //! Spawning with more to say.
 
 use super::{AbortHandle, Class, JoinHandle, JoinSet};
-use crate::blocking;
 use crate::runtime::{Handle, context};
+use crate::{blocking, pinned};
 use std::future::Future;
 use std::panic::Location;
 
@@ -22,6 +22,8 @@ pub struct Builder {
     name: Option<Box<str>>,
     // Inherited if not given.
     class: Option<Class>,
+    // Of a pinned task.
+    worker: Option<usize>,
 }
 
 impl Builder {
@@ -108,6 +110,66 @@ impl Builder {
         F::Output: Send + 'static,
     {
         context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
+    }
+
+    /// The worker that a [pinned](Self::spawn_pinned) task stays on: one of
+    /// [`Handle::workers`](crate::Handle::workers), from 0. By default the one with the fewest. Other tasks move at will,
+    /// and take no notice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway::task::{self, Builder};
+    ///
+    /// let runtime = giveway::Builder::new().workers(2).build()?;
+    /// let pinned = Builder::new().on_worker(1).spawn_pinned_on(|| async { task::worker() }, runtime.handle());
+    /// assert_eq!(runtime.block_on(pinned).unwrap(), Some(1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_worker(mut self, worker: usize) -> Self {
+        self.worker = Some(worker);
+        self
+    }
+
+    /// Spawns a future that stays on one worker's thread, like [`spawn_pinned`](crate::spawn_pinned).
+    ///
+    /// # Panics
+    ///
+    /// Where [`spawn`](super::spawn) does; and if the runtime does not have the worker that was chosen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::task::Builder::new().name("window").on_worker(0).spawn_pinned(|| async {});
+    /// ```
+    #[track_caller]
+    pub fn spawn_pinned<F, Fut>(self, f: F) -> JoinHandle<Fut::Output>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        let shared = context::current_or_default();
+        pinned::spawn_on(&shared, self.name, self.class, self.worker, Location::caller(), f)
+    }
+
+    /// As [`spawn_pinned`](Self::spawn_pinned), in the runtime of `handle`.
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`, and if the runtime does not have the worker that was chosen.
+    ///
+    /// # Examples
+    ///
+    /// See [`on_worker`](Self::on_worker).
+    #[track_caller]
+    pub fn spawn_pinned_on<F, Fut>(self, f: F, handle: &Handle) -> JoinHandle<Fut::Output>
+    where
+        F: FnOnce() -> Fut + Send + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        pinned::spawn_on(&handle.shared, self.name, self.class, self.worker, Location::caller(), f)
     }
 
     /// Runs a function on a thread where it may block, like [`spawn_blocking`](crate::spawn_blocking). Its name is in the

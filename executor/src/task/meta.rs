@@ -89,13 +89,13 @@ pub(crate) struct Meta {
     // pointer is that of the allocation, so many bytes before this struct; its provenance is exposed at the same time.
     waker: Cell<Option<&'static RawWakerVTable>>,
     waker_offset: Cell<u8>,
-    // `NAMED` and `BACKGROUND`: what is fixed at the spawn.
-    traits: u8,
+    // `NAMED`, `BACKGROUND` and `PINNED`: what is fixed at the spawn. Written before the task is first seen by anybody else.
+    traits: Cell<u8>,
     // The task changed places with another when it was polled last. Belongs to whoever polls or queues it.
     swapped: Cell<bool>,
     // Whether the registry has this task. Belongs to whoever spawns, polls or drops it, of whom there is one at a time.
     registered: Cell<bool>,
-    // The number of the registry's shard, for the same.
+    // The number of the registry's shard, for the same; for a pinned task that of its worker.
     pub(crate) shard: Cell<u16>,
     // Set when the future is gone, read by the handle.
     ended: AtomicBool,
@@ -106,6 +106,7 @@ pub(crate) struct Meta {
 /// The name is there, with the location: see [`Origin`].
 const NAMED: u8 = 1;
 const BACKGROUND: u8 = 2;
+const PINNED: u8 = 4;
 
 const _: () = assert!(size_of::<Meta>() <= 7 * size_of::<u64>());
 
@@ -129,7 +130,7 @@ unsafe impl Sync for Meta {}
 impl Drop for Meta {
     #[inline]
     fn drop(&mut self) {
-        if self.traits & NAMED != 0 {
+        if self.traits.get() & NAMED != 0 {
             // SAFETY: `NAMED` says that this field is there.
             let named = unsafe { &mut self.origin.named };
             // SAFETY: dropped once, here.
@@ -159,7 +160,7 @@ impl Meta {
             links: Links::new(),
             waker: Cell::new(None),
             waker_offset: Cell::new(0),
-            traits: named | class,
+            traits: Cell::new(named | class),
             swapped: Cell::new(false),
             registered: Cell::new(false),
             shard: Cell::new(0),
@@ -170,7 +171,7 @@ impl Meta {
 
     fn named(&self) -> Option<&Named> {
         // SAFETY: `NAMED` says that this field is there.
-        (self.traits & NAMED != 0).then(|| &***unsafe { &self.origin.named })
+        (self.traits.get() & NAMED != 0).then(|| &***unsafe { &self.origin.named })
     }
 
     /// The task's name, if it was given one.
@@ -190,7 +191,24 @@ impl Meta {
 
     #[inline]
     pub(crate) fn is_background(&self) -> bool {
-        self.traits & BACKGROUND != 0
+        self.traits.get() & BACKGROUND != 0
+    }
+
+    /// The task stays on this worker. Before it is pushed anywhere.
+    pub(crate) fn pin_to(&self, worker: usize) {
+        self.traits.set(self.traits.get() | PINNED);
+        self.shard.set(u16::try_from(worker).expect("a runtime has at most `MAX_WORKERS`"));
+    }
+
+    #[inline]
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.traits.get() & PINNED != 0
+    }
+
+    /// The worker that a pinned task stays on.
+    pub(crate) fn pinned_to(&self) -> usize {
+        debug_assert!(self.is_pinned(), "only a pinned task stays anywhere");
+        usize::from(self.shard.get())
     }
 
     /// Whether the task changed places with another when it was polled last. Forgets it.

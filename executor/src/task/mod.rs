@@ -116,6 +116,22 @@ pub fn yield_now() -> YieldNow {
     giveway_yield::yield_now()
 }
 
+/// The number of the worker that runs on this thread: of [`Handle::workers`](crate::Handle::workers), from 0.
+///
+/// None on a thread that is none, and in [`block_in_place`](crate::block_in_place).
+///
+/// # Examples
+///
+/// ```
+/// assert!(giveway::task::worker().is_none());
+/// giveway::block_on(async {
+///     assert!(giveway::spawn(async { giveway::task::worker() }).await.unwrap().is_some());
+/// });
+/// ```
+pub fn worker() -> Option<usize> {
+    context::with_worker(|worker| worker.map(|worker| worker.index()))
+}
+
 /// The id of the task that is running on this thread.
 ///
 /// # Panics

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Holds a core for another thread, if it is still to be had.
 pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
-    if !shared.take_core(core, loan) {
+    if !shared.take_core(core, loan, || ()) {
         return;
     }
     let worker = Worker::new(shared.clone(), core, false);
@@ -126,7 +126,11 @@ impl Worker {
     pub(super) fn poll_ended_away(&self, loan: Loan) {
         context::poll_ended();
         self.shared.crew.poll_ended(self.index, loan);
-        self.shared.leave_after_poll();
+        self.shared.leave_after_poll(|| {
+            if self.home {
+                self.drop_pinned();
+            }
+        });
     }
 
     /// Gives the core back to its home thread, if that wants it. Then this one holds it no more.
@@ -156,7 +160,7 @@ impl Worker {
                 break;
             }
             if let Some(loan) = post.lease.on_loan()
-                && shared.take_core(self.index, loan)
+                && shared.take_core(self.index, loan, || self.drop_pinned())
             {
                 let nobody_else_gave_it = post.recall.give_up();
                 debug_assert!(nobody_else_gave_it, "only the holder of a core gives it");
@@ -176,6 +180,7 @@ impl Worker {
         }
         post.parker.bind();
         self.hold.set(Hold::Core);
+        self.core().set_at_home(true);
         context::step_in(self);
         driver::step_in_anew();
         renew_signs();

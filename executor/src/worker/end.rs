@@ -1,8 +1,13 @@
 //! The end of a worker: it drops what is left. See `runtime/shutdown.md`.
 
 use super::Worker;
+use crate::runtime::context;
 use crate::sched::SEARCH_ROUNDS;
 use crate::task::Meta;
+use std::sync::atomic::{
+    Ordering::{Acquire, SeqCst},
+    fence,
+};
 
 impl Worker {
     /// The worker's side of `runtime/shutdown.md`: drops every task that is not being polled elsewhere.
@@ -12,6 +17,9 @@ impl Worker {
             scheduler.idle.abandon_search();
         }
         self.drop_reachable();
+        if self.home {
+            self.drop_pinned();
+        }
         if !gate.leave() {
             return;
         }
@@ -30,6 +38,27 @@ impl Worker {
             self.drop_reachable();
         }
         self.shared.terminate();
+    }
+
+    /// Drops the tasks that are pinned to this thread: nobody else may. Waits for those that a waker has claimed and not
+    /// queued yet, and for whoever is just spawning one. The home thread's to call, with or without its core.
+    pub(super) fn drop_pinned(&self) {
+        let (post, shared) = (self.post(), &self.shared);
+        let _inside = context::Entered::new(shared.clone());
+        shared.registry.for_each(Meta::wake);
+        loop {
+            while let Some(task) = shared.scheduler.take_from_inbox(self.index()) {
+                drop(task);
+            }
+            // Ordering: SeqCst fence, partner of the one in `pinned::Lodging`. Acquire, partner of the end of a lodging.
+            fence(SeqCst);
+            if post.pinned.load(Acquire) == 0 {
+                break;
+            }
+            post.home.park();
+        }
+        // The last worker may be asleep, waiting for one of these.
+        shared.wake_all_workers();
     }
 
     /// Makes every task that waits runnable, and drops whatever is runnable.

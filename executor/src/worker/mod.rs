@@ -95,6 +95,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
                 Stop::Lost(loan) => {
                     worker.poll_ended_away(loan);
                     if !worker.reclaim() {
+                        worker.drop_pinned();
                         away = Some(loan);
                         return;
                     }
@@ -185,6 +186,7 @@ impl Worker {
     /// Runs `f` with this as the worker of the calling thread, for all who may ask.
     fn at_work(&self, f: impl FnOnce()) {
         self.post().parker.bind();
+        self.core().set_at_home(self.home);
         sleep_precisely();
         context::on_worker(self, || {
             giveway_io::driver::enter(&self.shared.reactor, self.index, || self.with_yield_points(f));
@@ -270,6 +272,15 @@ impl Worker {
                 self.shared.monitor.watch_slots();
             }
         }
+    }
+
+    /// A pinned task goes to the back of its inbox: also if it gives way, but then after everything else.
+    pub(crate) fn pinned_again(&self, runnable: Runnable) {
+        let gives_way = self.core().manners().asked().is_some();
+        if gives_way {
+            runnable.metadata().set_swapped();
+        }
+        self.shared.scheduler.pinned_again(self.core(), runnable, gives_way);
     }
 
     /// A foreground task is in the slot, and nobody was told: the slot's own worker runs it next. If the task that runs

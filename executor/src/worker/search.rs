@@ -97,7 +97,9 @@ impl Worker {
             let work = counted_out == CountedOut::LookAgain && scheduler.anything_queued();
             // The gate is closed first and the sleepers are woken second: if that passed before we were one of them,
             // the lock of their list, which both sides took, shows us the closed gate.
-            work || gate.phase() != Phase::Open || !self.home && self.post().recall.is_wanted()
+            let recalled = !self.home && self.post().recall.is_wanted();
+            // Nobody else looks at our inbox, whether he searches or not.
+            work || gate.phase() != Phase::Open || recalled || scheduler.has_pinned(self.core())
         };
         let mut ready = self.ready.take();
         let left = scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.wait(&mut ready));

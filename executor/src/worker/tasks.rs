@@ -38,6 +38,7 @@ impl Worker {
             let found = self
                 .next()
                 .or_else(|| self.next_after_io())
+                .or_else(|| self.next_before_pinned())
                 .or_else(|| self.resume())
                 .or_else(|| self.search())
                 .or_else(|| self.resume());
@@ -75,6 +76,7 @@ impl Worker {
         self.shared.unpark(scheduler.before_poll(self.core()));
         let meta = task.metadata();
         scheduler.begin_poll(self.core(), source, meta.is_background(), meta.take_swapped());
+        self.core().manners().set_pinned(meta.is_pinned());
         self.post().begin(meta);
         let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
@@ -113,6 +115,15 @@ impl Worker {
         } else if alone < bearable / 2 {
             self.ration.set(ration.saturating_mul(2).min(OPERATIONS));
         }
+    }
+
+    /// A pinned task has given way to what waits anywhere.
+    fn next_before_pinned(&self) -> Option<(Runnable, Source)> {
+        let found = self.shared.scheduler.next_before_pinned(self.core())?;
+        if self.searching.get() {
+            self.stop_search();
+        }
+        Some(found)
     }
 
     pub(super) fn next_after_io(&self) -> Option<(Runnable, Source)> {
