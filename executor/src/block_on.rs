@@ -1,5 +1,6 @@
 //! Running a future on a thread of the user's, or inside of a task.
 
+use crate::deadlock;
 use crate::host::Caller;
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared, context};
@@ -42,7 +43,7 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
     // earlier user of a cached parker costs one poll too many.
     let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
     let mut cx = Context::from_waker(&waker);
-    let caller = Caller::new(shared);
+    let (caller, watched) = (Caller::new(shared), deadlock::Caller::new(shared));
     // A flag of its own: that of a worker or of another executor further up the stack is lowered only when the poll that
     // this is in returns.
     let poll_to_the_end = || {
@@ -56,7 +57,11 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
                             worker.about_to_wait();
                         }
                     });
-                    if caller.asked() { give_way(shared) } else { parker.park() }
+                    match &watched {
+                        _ if caller.asked() => give_way(shared),
+                        Some(watched) => watched.park(&parker),
+                        None => parker.park(),
+                    }
                 }
             }
         }

@@ -44,6 +44,7 @@
 
 mod block_on;
 mod blocking;
+mod deadlock;
 mod fork;
 mod host;
 pub mod io;
@@ -61,9 +62,11 @@ mod worker;
 mod models;
 
 pub use blocking::{block_in_place, spawn_blocking};
+pub use deadlock::ExpectedWake;
 pub use giveway_budget as budget;
 pub use giveway_io::{net, time};
 pub use host::{should_yield, yield_now_if_busy};
+pub use monitor::LongPoll;
 pub use pinned::spawn_pinned;
 pub use runtime::{
     Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask, TaskPanic, block_on,

@@ -265,7 +265,7 @@ fn shutdown_against_sleep() {
 #[test]
 fn monitor_against_rouse() {
     model(|| {
-        let state = Arc::new((IdleSet::new(1), Monitor::new()));
+        let state = Arc::new((IdleSet::new(1), Monitor::new(|| ())));
         let _ = state.0.count_out(0, false);
         let waker = thread::spawn({
             let state = state.clone();

@@ -141,6 +141,12 @@ impl Reactor {
         self.has_sources() || self.earliest() != NEVER
     }
 
+    /// Whether anybody waits for a descriptor or a timer, or has and left without a word. Takes every lock: for rare occasions.
+    pub fn is_waited_for(&self) -> bool {
+        self.shards.iter().any(|shard| !shard.is_empty())
+            || self.lock_sources().iter().any(|(_, source)| source.is_waited_for())
+    }
+
     /// Nobody will take a turn any more: whoever waits is told.
     pub fn close(&self) {
         // Ordering: release, partner of the acquire in `is_closed`. Who comes to wait after the wakers were taken has

@@ -147,6 +147,11 @@ impl Source {
         woken.append(&mut waiting.wakers);
     }
 
+    /// Whether anybody waits.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.halves.iter().any(|half| !lock(&half.waiting).wakers.is_empty())
+    }
+
     /// Waits until the direction is ready, or was a moment ago.
     pub(crate) fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Seen> {
         let seen = self.look(direction);

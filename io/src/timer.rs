@@ -239,6 +239,11 @@ impl Shard {
         woken.extend(all.pending.into_values());
     }
 
+    /// Whether no timer is pending.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().pending.is_empty()
+    }
+
     /// How many are pending.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

@@ -7,7 +7,7 @@ use giveway_tests::{Wakers, eventually, in_child, isolated, panic_of, runtime};
 /// Forks, runs `body` in the child, and returns the child's exit code. The child is killed if it hangs.
 ///
 /// To be called in a process of its own, whose threads but for the runtime's are at rest.
-fn in_fork(body: impl FnOnce()) -> i32 {
+pub(crate) fn in_fork(body: impl FnOnce()) -> i32 {
     // SAFETY: the child is a copy of a process whose other threads hold no lock that it will want: the runtime's are
     // idle, and those of the test harness wait for this one.
     let pid = unsafe { libc::fork() };
@@ -29,7 +29,7 @@ fn in_fork(body: impl FnOnce()) -> i32 {
 const CLEAR: &str = "was started before a fork, and its threads do not exist in the child";
 
 #[track_caller]
-fn assert_clear(message: &str) {
+pub(crate) fn assert_clear(message: &str) {
     assert!(message.contains(CLEAR), "{message}");
     assert!(message.contains("start a new runtime in the child"), "the remedy is named: {message}");
 }

@@ -1,14 +1,23 @@
 //! The integration tests: one binary, modules by behaviour.
 
 mod background;
+mod blocking;
+mod blocking_end;
+mod blocking_refused;
 mod budget;
 mod cancel;
+mod deadlock;
 mod fork;
 mod give_way;
 mod give_way_alone;
 mod give_way_elsewhere;
 mod give_way_end;
 mod give_way_stress;
+mod in_place;
+mod in_place_end;
+mod in_place_end_races;
+mod in_place_poll;
+mod in_place_stress;
 mod io;
 mod io_common;
 mod io_deferred;
@@ -22,8 +31,10 @@ mod io_timers_moved;
 mod io_timers_stress;
 mod join_set;
 mod lifetime;
+mod long_polls;
 mod memory;
 mod misuse;
+mod nested;
 mod panics;
 mod patience;
 mod pinned;

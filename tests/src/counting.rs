@@ -75,6 +75,11 @@ impl Drops {
         on_drop(move || _ = drops[task].fetch_add(1, SeqCst))
     }
 
+    /// Whether each counter has counted one drop, and no more.
+    pub fn all_once(&self) -> bool {
+        self.0.iter().all(|count| count.load(SeqCst) == 1)
+    }
+
     /// Fails the test unless each counter counted one drop.
     #[track_caller]
     pub fn assert_each_once(&self) {

@@ -73,7 +73,7 @@ struct State {
     // Threads that have not ended.
     members: HashMap<u64, Member>,
     // Polls that go on without a core, and home threads that wait for theirs.
-    away: HashMap<(usize, Loan), Option<Work>>,
+    away: HashMap<(usize, Loan), Away>,
     // Threads that are about to end, for whoever waits for that.
     retired: Vec<JoinHandle<()>>,
     // The number of the next thread.
@@ -81,8 +81,17 @@ struct State {
     closed: bool,
 }
 
+/// Somebody who has lent his core, and does not have it any more; or so it will be if one of the takers succeeds.
+#[derive(Default)]
+struct Away {
+    work: Option<Work>,
+    takers: usize,
+}
+
 #[derive(Default)]
 struct Member {
+    // By itself, when it starts: the handle may come later.
+    thread: Option<ThreadId>,
     handle: Option<JoinHandle<()>>,
     doing: Option<Work>,
 }
@@ -112,9 +121,6 @@ impl Crew {
     /// Sends somebody for a core. If there is nobody to be had its holder keeps it.
     pub(crate) fn send_stand_in(&self, shared: &Arc<Shared>, core: usize, loan: Loan) {
         let mut state = self.lock();
-        if state.closed {
-            return;
-        }
         // An earlier one of this core is out of date.
         state.loans.retain(|(other, _)| *other != core);
         state.loans.push_back((core, loan));
@@ -138,7 +144,7 @@ impl Crew {
     }
 
     fn most_threads(&self, shared: &Shared) -> usize {
-        self.articles.most.saturating_add(shared.workers())
+        self.articles.most.saturating_mul(2).saturating_add(shared.workers())
     }
 
     /// Whether jobs wait that nobody was free to take.
@@ -186,7 +192,7 @@ impl Crew {
         let mut state = self.lock();
         state.members.remove(&number);
         state.serving -= 1;
-        let left = if state.serving > 0 {
+        let left = if state.job_threads() > 0 {
             self.stalled.store(!state.jobs.is_empty(), Relaxed);
             VecDeque::new()
         } else {
@@ -200,18 +206,26 @@ impl Crew {
         }
     }
 
+    /// A thread has started.
+    fn started(&self, me: u64) {
+        if let Some(member) = self.lock().members.get_mut(&me) {
+            member.thread = Some(thread::current().id());
+        }
+    }
+
     /// Waits for something to do. None: the thread is to end.
     fn next(&self, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
         let mut state = self.lock();
         state.doing(me, None);
         loop {
-            if state.closed {
-                state.serving -= 1;
-                return None;
-            }
+            // Also when the runtime closes: what is queued there is to be dropped.
             if let Some((core, loan)) = state.loans.pop_front() {
                 state.standing_in += 1;
                 return Some(Duty::StandIn(core, loan));
+            }
+            if state.closed {
+                state.serving -= 1;
+                return None;
             }
             if let Some(job) = state.jobs.pop_front() {
                 state.doing(me, Some(Work::of(&job)));
@@ -235,6 +249,11 @@ impl Crew {
         }
     }
 
+    /// A thread has done its job, and somebody wants to know.
+    fn idle_again(&self, me: u64) {
+        self.lock().doing(me, None);
+    }
+
     /// A thread that has held a core is back.
     fn stood_in(&self) {
         self.lock().standing_in -= 1;
@@ -252,23 +271,36 @@ impl Crew {
 
     /// The poll that goes on there, by the thread that has lent its core, goes on without one. Before the core is taken.
     pub(crate) fn note_away(&self, core: usize, loan: Loan, work: Option<Work>) {
-        self.lock().away.insert((core, loan), work);
+        let mut state = self.lock();
+        let away = state.away.entry((core, loan)).or_default();
+        away.takers += 1;
+        away.work = away.work.take().or(work);
+    }
+
+    /// The core was not taken, at least not by this one.
+    pub(crate) fn not_away(&self, core: usize, loan: Loan) {
+        let mut state = self.lock();
+        if let Some(away) = state.away.get_mut(&(core, loan)) {
+            away.takers -= 1;
+            if away.takers == 0 {
+                state.away.remove(&(core, loan));
+            }
+        }
+        drop(state);
+        self.one_fewer.notify_all();
     }
 
     /// That poll is over.
     pub(crate) fn poll_ended(&self, core: usize, loan: Loan) {
-        self.lock().away.insert((core, loan), None);
+        if let Some(away) = self.lock().away.get_mut(&(core, loan)) {
+            away.work = None;
+        }
     }
 
     /// Nobody is away any more by that loan.
     pub(crate) fn forget_away(&self, core: usize, loan: Loan) {
         self.lock().away.remove(&(core, loan));
         self.one_fewer.notify_all();
-    }
-
-    /// How many threads there are.
-    pub(crate) fn threads(&self) -> usize {
-        self.lock().members.len()
     }
 
     /// Whether any job is queued or running.
@@ -282,14 +314,17 @@ impl Crew {
         let mut state = self.lock();
         state.closed = true;
         let idle = std::mem::take(&mut state.idle);
-        state.loans.clear();
         drop(state);
         idle.iter().for_each(|(_, parker)| parker.unpark());
     }
 
-    /// Drops what is queued, after [`Self::close`].
+    /// Drops what is queued, and takes nothing any more.
     pub(crate) fn drop_jobs(&self) {
-        let jobs = std::mem::take(&mut self.lock().jobs);
+        let mut state = self.lock();
+        // Whoever comes first: between the gate and the crew a job may be submitted.
+        state.closed = true;
+        let jobs = std::mem::take(&mut state.jobs);
+        drop(state);
         drop(jobs);
     }
 
@@ -306,7 +341,7 @@ impl Crew {
             }
             state = self.one_fewer.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let away = state.away.values().flatten();
+        let away = state.away.values().filter_map(|away| away.work.as_ref());
         let work = state.members.values().filter_map(|member| member.doing.as_ref()).chain(away).cloned().collect();
         (state.members.len() + state.away.len(), work)
     }
@@ -320,10 +355,7 @@ impl Crew {
 
     /// Whether this is one of the crew's threads.
     pub(crate) fn has(&self, thread: ThreadId) -> bool {
-        self.lock()
-            .members
-            .values()
-            .any(|member| member.handle.as_ref().is_some_and(|handle| handle.thread().id() == thread))
+        self.lock().members.values().any(|member| member.thread == Some(thread))
     }
 }
 
@@ -364,13 +396,19 @@ fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
     let crew = shared.crew(class);
     let parker = Arc::new(Parker::new());
     parker.bind();
+    crew.started(me);
     let inside = context::Entered::new(shared.clone());
     shared.hooks.thread_started();
     while let Some(duty) = crew.next(me, &parker) {
         match duty {
             Duty::Job(job) => {
-                let _named = context::Running::new(shared, job.metadata().id, class);
+                let named = context::Running::new(shared, job.metadata().id, class);
                 job.run();
+                drop(named);
+                if shared.deadlocks.is_some() {
+                    crew.idle_again(me);
+                    shared.monitor.call();
+                }
             }
             Duty::StandIn(core, loan) => {
                 worker::stand_in(shared, core, loan);

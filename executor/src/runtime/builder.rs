@@ -2,6 +2,8 @@
 
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
 use crate::blocking::Articles;
+use crate::deadlock::Watch;
+use crate::monitor::LongPoll;
 use crate::sched::Settings;
 use crate::task::Class;
 use crate::{monitor, worker};
@@ -41,6 +43,7 @@ pub struct Builder {
     settings: Settings,
     max_blocking_threads: usize,
     blocking_keep_alive: Duration,
+    detect_deadlock: bool,
     hooks: Hooks,
 }
 
@@ -61,6 +64,7 @@ impl Builder {
             settings: Settings::default(),
             max_blocking_threads: 512,
             blocking_keep_alive: Duration::from_millis(500),
+            detect_deadlock: false,
             hooks: Hooks::default(),
         }
     }
@@ -234,6 +238,104 @@ impl Builder {
         self
     }
 
+    /// Looks for deadlocks: when every worker is idle and no timer, no socket and no blocking job can wake anything, whoever
+    /// waits in [`block_on`](crate::block_on) panics, with a list of the tasks that wait, their names and where they were
+    /// spawned. By default off: then such a program waits for ever.
+    ///
+    /// # Not guaranteed
+    ///
+    /// - *Nobody is accused wrongly*: a thread that is not the runtime's may hold a waker, and the runtime cannot tell it
+    ///   from one that a waiting task holds. It has to be told: [`Handle::expect_wake`]. The same goes for tasks of another
+    ///   runtime, and for wakers that a signal handler or a C library keeps.
+    /// - *Every deadlock is found*: while anything waits for a timer or a socket, some of the tasks may wait for each other
+    ///   in vain. So may threads that block, in a lock say, or in a `block_on` inside of a task: those count as blocking
+    ///   jobs. And nobody can be told if nobody waits in `block_on`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::channel::oneshot;
+    ///
+    /// let runtime = giveway::Builder::new().detect_deadlock(true).build()?;
+    /// let (fork, fork_is_free) = oneshot::channel::<()>();
+    /// let (knife, knife_is_free) = oneshot::channel::<()>();
+    /// let task = giveway::task::Builder::new();
+    /// let dinner = task.name("kant").spawn_on(
+    ///     async move {
+    ///         fork_is_free.await.ok();
+    ///         knife.send(()).ok();
+    ///     },
+    ///     runtime.handle(),
+    /// );
+    /// runtime.spawn(async move {
+    ///     knife_is_free.await.ok();
+    ///     fork.send(()).ok();
+    /// });
+    /// let panic = std::panic::catch_unwind(|| runtime.block_on(dinner)).unwrap_err();
+    /// assert!(panic.downcast_ref::<String>().unwrap().contains("task \"kant\""));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn detect_deadlock(mut self, detect: bool) -> Self {
+        self.detect_deadlock = detect;
+        self
+    }
+
+    /// Called when a poll has gone on for too long, once a cause: the place where its task was spawned.
+    ///
+    /// A task that computes or blocks for long in one poll holds up all that is queued behind it. The report comes when the
+    /// poll has returned, with its length; or after a second, if it has not. Time that the thread had to wait for a CPU
+    /// does not count, as far as the OS tells.
+    ///
+    /// The hook runs on the monitor's thread, and should not block. A panic in it is contained. Without a hook debug builds
+    /// write the report to standard error. With the feature `tracing` it is a `WARN` event of the target `giveway`, hook or
+    /// not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().on_long_poll(|poll| eprintln!("{poll}")).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_long_poll(mut self, hook: impl Fn(&LongPoll) + Send + Sync + 'static) -> Self {
+        self.hooks.on_long_poll = Some(Arc::new(hook));
+        self
+    }
+
+    /// How long a poll has to go on to be [reported](Self::on_long_poll). By default 10 ms; the monitor looks every few
+    /// milliseconds, so less makes little difference. [`Duration::MAX`] turns the reports off.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Builder::new().long_poll_threshold(Duration::from_millis(100)).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn long_poll_threshold(mut self, threshold: Duration) -> Self {
+        self.hooks.long_poll_threshold = threshold;
+        self
+    }
+
+    /// Has the [report](Self::on_long_poll) of a long poll say where in the program it was. Only on Linux; elsewhere
+    /// nothing happens.
+    ///
+    /// The monitor interrupts the thread with the signal `SIGURG`, whose handler notes the return addresses on its stack. A
+    /// system call that the poll is in may return early with `EINTR`, as with any signal; the standard library copes, a C
+    /// library may not. A handler that the program has for this signal is called as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().sample_stacks(true).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg(feature = "stack-samples")]
+    pub fn sample_stacks(mut self, sample: bool) -> Self {
+        self.hooks.sample_stacks = sample;
+        self
+    }
+
     /// Starts the runtime's threads.
     ///
     /// # Errors
@@ -260,7 +362,9 @@ impl Builder {
         if self.max_blocking_threads == 0 {
             return Err(invalid("`max_blocking_threads` is 0; blocking jobs need a thread to run on".into()));
         }
-        let shared = Arc::new(Shared::new(workers, self.settings, self.hooks.clone(), self.articles(workers))?);
+        let mut shared = Shared::new(workers, self.settings, self.hooks.clone(), self.articles(workers))?;
+        shared.deadlocks = self.detect_deadlock.then(Watch::default);
+        let shared = Arc::new(shared);
         let mut threads = Vec::with_capacity(workers + 1);
         for core in 0..workers {
             match self.start_worker(shared.clone(), core) {
@@ -272,7 +376,7 @@ impl Builder {
             Ok(thread) => threads.push(thread),
             Err(error) => return Err(give_up(&shared, threads, error)),
         }
-        Ok(Runtime { handle: Handle { shared }, threads })
+        Ok(Runtime { handle: Handle { shared }, threads: Some(threads) })
     }
 
     fn articles(&self, workers: usize) -> Articles {
@@ -364,6 +468,7 @@ impl fmt::Debug for Builder {
             .field("settings", &self.settings)
             .field("max_blocking_threads", &self.max_blocking_threads)
             .field("blocking_keep_alive", &self.blocking_keep_alive)
+            .field("detect_deadlock", &self.detect_deadlock)
             .field("hooks", &self.hooks)
             .finish()
     }

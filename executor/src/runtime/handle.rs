@@ -3,6 +3,7 @@
 use super::{Shared, context};
 use crate::block_on;
 use crate::blocking::{self, on_any_thread};
+use crate::deadlock::ExpectedWake;
 use crate::task::{Class, JoinHandle};
 use futures_task::{FutureObj, SpawnError};
 use std::fmt;
@@ -198,6 +199,32 @@ impl Handle {
     /// ```
     pub fn enter(&self) -> EnterGuard<'_> {
         EnterGuard { _entered: context::Entered::new(self.shared.clone()), handle: PhantomData }
+    }
+
+    /// Says that something outside of this runtime is going to wake a task of it: a thread of yours that will send into a
+    /// channel, a callback of a C library, a task of another runtime. Until the guard is dropped the runtime is not taken
+    /// for [deadlocked](crate::Builder::detect_deadlock); where deadlocks are not looked for, it does nothing.
+    ///
+    /// Make it before the task waits, and let whoever will do the waking keep it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Builder::new().detect_deadlock(true).build()?;
+    /// let (answer, question) = futures::channel::oneshot::channel();
+    /// let expected = runtime.handle().expect_wake();
+    /// std::thread::spawn(move || {
+    ///     std::thread::sleep(Duration::from_millis(50)); // thinking
+    ///     answer.send(42).unwrap();
+    ///     drop(expected);
+    /// });
+    /// assert_eq!(runtime.block_on(question), Ok(42));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn expect_wake(&self) -> ExpectedWake {
+        ExpectedWake::new(self)
     }
 
     /// How many workers the runtime has.

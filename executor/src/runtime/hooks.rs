@@ -1,21 +1,42 @@
 //! What the user asked to be called for.
 
+use crate::monitor::LongPoll;
 use crate::task::{Id, Meta, contain, drop_contained};
 use std::any::Any;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 type ThreadHook = Arc<dyn Fn() + Send + Sync>;
+type LongPollHook = Arc<dyn Fn(&LongPoll) + Send + Sync>;
 type PanicHook = Arc<dyn Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync>;
 
 /// The user's hooks. A hook that panics is contained: its message goes to the panic hook of the process, and the
 /// runtime goes on as if it had returned.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Hooks {
     pub(crate) on_thread_start: Option<ThreadHook>,
     pub(crate) on_thread_stop: Option<ThreadHook>,
     pub(crate) on_task_panic: Option<PanicHook>,
+    pub(crate) on_long_poll: Option<LongPollHook>,
+    pub(crate) long_poll_threshold: Duration,
+    #[cfg(feature = "stack-samples")]
+    pub(crate) sample_stacks: bool,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self {
+            on_thread_start: None,
+            on_thread_stop: None,
+            on_task_panic: None,
+            on_long_poll: None,
+            long_poll_threshold: Duration::from_millis(10),
+            #[cfg(feature = "stack-samples")]
+            sample_stacks: false,
+        }
+    }
 }
 
 impl Hooks {
@@ -49,6 +70,8 @@ impl fmt::Debug for Hooks {
             .field("on_thread_start", &self.on_thread_start.is_some())
             .field("on_thread_stop", &self.on_thread_stop.is_some())
             .field("on_task_panic", &self.on_task_panic.is_some())
+            .field("on_long_poll", &self.on_long_poll.is_some())
+            .field("long_poll_threshold", &self.long_poll_threshold)
             .finish()
     }
 }

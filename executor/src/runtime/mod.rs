@@ -54,7 +54,8 @@ use std::time::Duration;
 /// ```
 pub struct Runtime {
     handle: Handle,
-    threads: Vec<thread::JoinHandle<()>>,
+    // The workers' threads and the monitor's. None once it was shut down.
+    threads: Option<Vec<thread::JoinHandle<()>>>,
 }
 
 impl Runtime {
@@ -238,7 +239,8 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown_timeout(mut self, timeout: Duration) -> ShutdownReport {
-        shutdown::with_timeout(&self.handle.shared, std::mem::take(&mut self.threads), timeout)
+        let threads = self.threads.take().unwrap_or_default();
+        shutdown::with_timeout(&self.handle.shared, threads, timeout)
     }
 
     /// Shuts down without waiting for anything. The threads finish by themselves; no destructor runs here.
@@ -251,7 +253,8 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown_background(mut self) {
-        drop(shutdown::in_background(&self.handle.shared, std::mem::take(&mut self.threads)));
+        let threads = self.threads.take().unwrap_or_default();
+        drop(shutdown::in_background(&self.handle.shared, threads));
     }
 }
 
@@ -261,7 +264,9 @@ impl RefUnwindSafe for Runtime {}
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        shutdown::and_join(&self.handle.shared, std::mem::take(&mut self.threads));
+        if let Some(threads) = self.threads.take() {
+            shutdown::and_join(&self.handle.shared, threads);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Gate, Hooks, Phase, context, drop_injected};
 use crate::blocking::{Articles, Crew, Lease, Loan, Recall, Work};
+use crate::deadlock::Watch;
 use crate::fork::Birth;
 use crate::monitor::Monitor;
 use crate::parker::Parker;
@@ -14,7 +15,8 @@ use std::io;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// What the threads of one runtime share.
 ///
@@ -31,6 +33,8 @@ pub(crate) struct Shared {
     background_crew: Crew,
     // The private halves of the cores: each belongs to whoever holds the core.
     locals: Box<[CachePadded<Private>]>,
+    /// If deadlocks are looked for.
+    pub(crate) deadlocks: Option<Watch>,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
     /// Which runtime of the process this is. Wraps after half a million.
@@ -57,6 +61,11 @@ pub(crate) struct Post {
     // poll and read for reports, which tolerate a mixture of one task and the next.
     running: AtomicU64,
     spawned_at: AtomicPtr<Location<'static>>,
+    // The poll whose end the monitor wants to know, by its tick; and when that was, zero until then.
+    watched: AtomicU32,
+    ended_at: AtomicU64,
+    // The thread that holds the core, as the OS calls it.
+    thread: AtomicI32,
 }
 
 impl Post {
@@ -69,6 +78,9 @@ impl Post {
             pinned: AtomicUsize::new(0),
             running: AtomicU64::new(0),
             spawned_at: AtomicPtr::new(ptr::null_mut()),
+            watched: AtomicU32::new(0),
+            ended_at: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
         }
     }
 
@@ -82,6 +94,58 @@ impl Post {
     #[inline]
     pub(crate) fn end(&self) {
         self.running.store(0, Relaxed);
+    }
+
+    /// Whether the monitor wants to know when this poll has ended.
+    #[inline]
+    pub(crate) fn is_watched(&self, tick: u32) -> bool {
+        // Ordering: relaxed, here and below: what is missed is told a little less exactly.
+        self.watched.load(Relaxed) == tick
+    }
+
+    /// The watched poll has ended.
+    #[cold]
+    pub(crate) fn tell_end(&self, now: u64) {
+        self.watched.store(0, Relaxed);
+        self.ended_at.store(now, Relaxed);
+    }
+
+    /// The monitor wants to know when this poll ends.
+    pub(crate) fn watch_end(&self, tick: u32) {
+        self.ended_at.store(0, Relaxed);
+        self.watched.store(tick, Relaxed);
+    }
+
+    /// When the watched poll has ended, if it told.
+    pub(crate) fn take_end(&self) -> Option<u64> {
+        Some(self.ended_at.swap(0, Relaxed)).filter(|&at| at != 0)
+    }
+
+    /// The calling thread holds the core.
+    pub(crate) fn bind(&self) {
+        self.parker.bind();
+        #[cfg(target_os = "linux")]
+        // SAFETY: asks for a number, and touches no memory.
+        self.thread.store(unsafe { libc::gettid() }, Relaxed);
+    }
+
+    /// The thread that holds the core, as the OS calls it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn thread(&self) -> i32 {
+        self.thread.load(Relaxed)
+    }
+
+    /// How long the thread that holds the core has waited for a CPU since it was started, as far as the OS tells.
+    pub(crate) fn starved(&self) -> Duration {
+        #[cfg(target_os = "linux")]
+        {
+            // Three numbers: time on a CPU, time waiting for one, how often it had one.
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.thread()));
+            let waited = stat.ok().and_then(|stat| stat.split_ascii_whitespace().nth(1)?.parse().ok());
+            Duration::from_nanos(waited.unwrap_or(0))
+        }
+        #[cfg(not(target_os = "linux"))]
+        Duration::ZERO
     }
 
     /// Whether a task is running.
@@ -102,17 +166,22 @@ impl Shared {
     pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks, articles: Articles) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let (scheduler, locals) = Scheduler::new(workers, settings);
+        let reactor = Reactor::new(workers)?;
         let background = Articles { class: Class::Background, most: workers, prompt: workers, ..articles.clone() };
         Ok(Self {
             scheduler,
             posts: (0..workers).map(|_| CachePadded::new(Post::new())).collect(),
             registry: Registry::new(workers),
             gate: Gate::new(workers),
-            monitor: Monitor::new(),
-            reactor: Reactor::new(workers)?,
+            monitor: Monitor::new({
+                let reactor = reactor.clone();
+                move || reactor.notify()
+            }),
+            reactor,
             crew: Crew::new(articles),
             background_crew: Crew::new(background),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
+            deadlocks: None,
             hooks,
             birth: Birth::here(),
             // Ordering: relaxed; all that matters is that it is nobody else's.
@@ -140,6 +209,10 @@ impl Shared {
     /// A core is to be had: somebody is to come for it.
     #[cold]
     pub(crate) fn offer(self: &Arc<Self>, core: usize, loan: Loan) {
+        if self.birth.is_elsewhere() {
+            // In the child of a fork there is nobody to come, nor anything to run.
+            return;
+        }
         let post = &self.posts[core];
         if post.recall.is_wanted() {
             post.home.unpark();
@@ -161,7 +234,7 @@ impl Shared {
             post.end();
             self.scheduler.has_returned(core);
         } else {
-            self.crew.forget_away(core, loan);
+            self.crew.not_away(core, loan);
             self.leave(drop_own);
         }
         taken
@@ -170,6 +243,11 @@ impl Shared {
     /// Nanoseconds since the runtime was started: the clock of the scheduler and of the reactor.
     pub(crate) fn now(&self) -> u64 {
         self.reactor.now()
+    }
+
+    /// What the clock of [`Self::now`] says, as an instant.
+    pub(crate) fn instant(&self, now: u64) -> Instant {
+        Instant::now() - Duration::from_nanos(self.now().saturating_sub(now))
     }
 
     /// Whether a task waits in the slot of a worker that is in a poll, while another is idle.

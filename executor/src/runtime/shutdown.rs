@@ -135,16 +135,25 @@ pub(crate) fn drop_injected<T: PointerSized>(scheduler: &Scheduler<T>) {
 
 impl Shared {
     /// Closes the runtime and sends everybody to their end. Does not wait.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
         if !self.gate.close() {
             return;
         }
+        // Ordering: SeqCst fence, partner of the one in `Worker::step_out`: either we see the loan below, or the lender sees
+        // that the gate is closed.
+        fence(SeqCst);
         self.scheduler.close();
         self.scheduler.yielded.wake_threads();
         self.wake_all_workers();
         self.posts.iter().for_each(|post| post.home.unpark());
-        self.monitor.stop(|| self.reactor.notify());
+        self.monitor.call();
         self.crews().iter().for_each(|crew| crew.close());
+        // A call may be waiting for what is queued behind it to be dropped.
+        for (core, post) in self.posts.iter().enumerate() {
+            if let Some(loan) = post.lease.on_loan() {
+                self.offer(core, loan);
+            }
+        }
     }
 
     /// A poll has returned that had lost its core. The thread is done with its task. `drop_own` drops what nobody else may.
@@ -168,7 +177,7 @@ impl Shared {
     /// The last step: nothing is left but what came too late, and nobody takes turns at the reactor any more.
     pub(crate) fn terminate(&self) {
         self.gate.terminate(|| drop_injected(&self.scheduler));
-        self.monitor.stop(|| self.reactor.notify());
+        self.monitor.call();
         self.reactor.close();
     }
 
@@ -183,7 +192,7 @@ type Threads = Vec<thread::JoinHandle<()>>;
 
 /// Closes the runtime, and gives back the threads to wait for. None in a forked child: there is nothing to wake and
 /// nobody to wait for, and the handles are of threads that do not exist here.
-pub(crate) fn in_background(shared: &Shared, threads: Threads) -> Option<Threads> {
+pub(crate) fn in_background(shared: &Arc<Shared>, threads: Threads) -> Option<Threads> {
     if shared.birth.is_elsewhere() {
         std::mem::forget(threads);
         return None;
@@ -193,7 +202,7 @@ pub(crate) fn in_background(shared: &Shared, threads: Threads) -> Option<Threads
 }
 
 /// Shuts down and joins the threads; on one of them, without joining.
-pub(crate) fn and_join(shared: &Shared, threads: Threads) {
+pub(crate) fn and_join(shared: &Arc<Shared>, threads: Threads) {
     let Some(threads) = in_background(shared, threads) else { return };
     if is_one_of(shared, &threads) {
         return;

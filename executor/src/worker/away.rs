@@ -8,6 +8,7 @@ use giveway_budget::{exhaust, without_budget};
 use giveway_io::driver;
 use giveway_yield::host::renew_signs;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Instant;
 
 /// Holds a core for another thread, if it is still to be had.
@@ -73,6 +74,12 @@ impl Worker {
         let loan = self.post().lease.lend();
         self.hold.set(Hold::Lent(loan));
         self.offered.set(false);
+        // Ordering: SeqCst fence, partner of the one in `Shared::close`.
+        fence(SeqCst);
+        if self.shared.gate.phase() != Phase::Open {
+            // The runtime has been closed since it was asked whether the core may be lent.
+            self.about_to_wait();
+        }
         loan
     }
 
@@ -178,7 +185,7 @@ impl Worker {
             }
             post.home.park();
         }
-        post.parker.bind();
+        post.bind();
         self.hold.set(Hold::Core);
         self.core().set_at_home(true);
         context::step_in(self);

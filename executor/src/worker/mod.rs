@@ -154,8 +154,11 @@ fn schedule_from_outside(shared: *const Shared, runnable: Runnable, info: Schedu
 /// Asks the user's hook what to do about a task that panicked, and does it.
 #[cold]
 pub(crate) fn task_panicked(meta: &Meta, payload: &(dyn Any + Send)) {
-    // SAFETY: the runtime is alive: whoever polls a task, or runs a job, is a thread of the runtime and holds a count.
-    let shared = unsafe { &*meta.shared };
+    // SAFETY: the runtime is alive: whoever polls a task, or runs a job, is a thread of the runtime and holds a count; and
+    // the pointer came from its `Arc`.
+    unsafe { Arc::increment_strong_count(meta.shared) };
+    // SAFETY: the count just added is ours.
+    let shared = unsafe { Arc::from_raw(meta.shared) };
     match shared.hooks.task_panicked(meta, payload) {
         PanicPolicy::Continue => {}
         PanicPolicy::Shutdown => shared.close(),
@@ -185,7 +188,7 @@ impl Worker {
 
     /// Runs `f` with this as the worker of the calling thread, for all who may ask.
     fn at_work(&self, f: impl FnOnce()) {
-        self.post().parker.bind();
+        self.post().bind();
         self.core().set_at_home(self.home);
         sleep_precisely();
         context::on_worker(self, || {

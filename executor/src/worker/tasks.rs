@@ -100,6 +100,9 @@ impl Worker {
             self.adapt_ration();
         }
         self.post().end();
+        if self.post().is_watched(self.core().tick()) {
+            self.post().tell_end(self.shared.now());
+        }
         scheduler.has_returned(self.index());
     }
 

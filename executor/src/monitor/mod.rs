@@ -28,11 +28,19 @@
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that.
 
-use crate::blocking::{LONG, Loan};
+mod long_poll;
+mod polls;
+#[cfg(all(feature = "stack-samples", target_os = "linux"))]
+mod stack;
+
+pub use long_poll::LongPoll;
+
+use crate::blocking::LONG;
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared, context};
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
+use polls::Polls;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -56,9 +64,6 @@ const TRUST_FOR: Duration = Duration::from_millis(3);
 /// How many times in a row somebody has to have looked for the pause to be doubled.
 const EARN_TRUST: u32 = 64;
 
-/// How long a poll may go on before it is asked to return.
-const SLICE: Duration = Duration::from_millis(10);
-
 /// The monitor's share of a runtime.
 pub(crate) struct Monitor {
     parker: Parker,
@@ -68,15 +73,18 @@ pub(crate) struct Monitor {
     off_duty: AtomicBool,
     // A blocking call has begun that may be long. Set by the caller, cleared by the monitor.
     watch_calls: AtomicBool,
+    // Calls the monitor back from the reactor.
+    call_back: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Monitor {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(call_back: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             parker: Parker::new(),
             asleep: AtomicBool::new(false),
             off_duty: AtomicBool::new(false),
             watch_calls: AtomicBool::new(false),
+            call_back: Box::new(call_back),
         }
     }
 
@@ -88,7 +96,7 @@ impl Monitor {
     #[inline]
     pub(crate) fn watch_slots(&self) {
         if self.off_duty.load(Relaxed) && self.off_duty.swap(false, Relaxed) {
-            self.parker.unpark();
+            self.call();
         }
     }
 
@@ -96,13 +104,13 @@ impl Monitor {
     pub(crate) fn watch_calls(&self) {
         // Ordering: relaxed; the token, which both sides swap, orders it.
         if !self.watch_calls.swap(true, Relaxed) {
-            self.parker.unpark();
+            self.call();
         }
     }
 
     /// Has the monitor look at once.
     pub(crate) fn call(&self) {
-        self.parker.unpark();
+        self.parker.unpark_from(&self.call_back);
     }
 
     /// Wakes the monitor if it sleeps. Called by whoever has taken a worker out of the idle set, itself included.
@@ -111,7 +119,7 @@ impl Monitor {
         // before it; the monitor looks at the idle set after its own. One of the two sees the other.
         fence(SeqCst);
         if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
-            self.parker.unpark();
+            self.call();
         }
     }
 
@@ -141,11 +149,6 @@ impl Monitor {
     /// Makes the calling thread the monitor.
     pub(crate) fn bind(&self) {
         self.parker.bind();
-    }
-
-    /// The runtime closes, or has come to its end: the monitor is to look.
-    pub(crate) fn stop(&self, call_back: impl FnOnce()) {
-        self.parker.unpark_from(call_back);
     }
 }
 
@@ -177,7 +180,7 @@ fn serve_the_last(shared: &Arc<Shared>) {
 
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
-    let mut seen = vec![Seen { poll: 0, since: Instant::now(), asked: false, loan: None }; shared.workers()];
+    let mut polls = Polls::new(shared.workers());
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     while shared.gate.phase() == Phase::Open {
         let now = Instant::now();
@@ -185,12 +188,17 @@ fn watch(shared: &Arc<Shared>) {
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
         if !all_idle(shared) {
             quiet_since = None;
-            let slots = look_at_polls(shared, &mut seen, now);
+            let slots = polls.look(shared, now);
             alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
         } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
+            polls.all_over(shared, now);
             shared.scheduler.set_stuck(false);
             (0..shared.workers()).for_each(|worker| shared.scheduler.has_returned(worker));
         } else {
+            if shared.deadlocks.as_ref().is_some_and(|watch| watch.look(shared)) {
+                monitor.parker.park_until(now + LOOK_EVERY);
+                continue;
+            }
             monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open && !jobs_wait(shared));
             quiet_since = None;
             continue;
@@ -267,56 +275,4 @@ fn look_at_io(shared: &Shared) -> bool {
     let turn = shared.reactor.turn(Wait::Not, &mut ready);
     wake_all(&mut ready);
     !turn.is_ok_and(|turn| turn == Turn::Waits)
-}
-
-/// The poll that a worker was in, and since when.
-#[derive(Clone, Copy)]
-struct Seen {
-    poll: u32,
-    since: Instant,
-    // It was asked to return at the last look.
-    asked: bool,
-    // The blocking call that it was in.
-    loan: Option<Loan>,
-}
-
-/// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that have
-/// had their time to return. Whether any slot is full.
-fn look_at_polls(shared: &Arc<Shared>, seen: &mut [Seen], now: Instant) -> bool {
-    let scheduler = &shared.scheduler;
-    let (mut stuck, mut any_full) = (false, false);
-    for (index, (core, seen)) in scheduler.cores().iter().zip(seen).enumerate() {
-        let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), shared.posts[index].is_running());
-        let loan = shared.posts[index].lease.on_loan();
-        // Between two polls it does not count: it runs next.
-        any_full |= full && running;
-        if poll != seen.poll || loan != seen.loan {
-            *seen = Seen { poll, since: now, asked: false, loan };
-            continue;
-        }
-        if let Some(loan) = loan {
-            shared.offer(index, loan);
-            seen.since = now;
-        }
-        if full {
-            core.mark_stuck(poll);
-        }
-        stuck |= full || core.has_task();
-        if seen.asked || !running {
-            // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
-            // point of the runtime look closer, so it is not kept up.
-            scheduler.has_returned(index);
-            *seen = Seen { poll, since: now, asked: false, loan };
-        } else if now - seen.since >= SLICE {
-            scheduler.ask_to_return(index, poll);
-            seen.asked = true;
-        }
-    }
-    scheduler.set_stuck(stuck);
-    // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then
-    // the next look finds the slot still stuck. If nobody is idle, a polite task gives way to it.
-    if stuck {
-        shared.unpark(scheduler.announce());
-    }
-    any_full
 }

@@ -1,0 +1,176 @@
+//! Noticing that nothing will ever happen again.
+//!
+//! When every worker is idle and every thread in `block_on` waits, only something from outside of the tasks can move them: a
+//! timer, a socket, a blocking job, or a thread that is none of ours and holds a waker. The first three the runtime knows;
+//! of the last it knows what it is told ([`Handle::expect_wake`]). If there is none of them, the tasks that wait, wait for
+//! each other.
+//!
+//! The monitor looks, when everything has come to rest: that is when it goes to sleep, and whenever a thread in `block_on`
+//! begins to wait. It looks twice, and if anything has moved between the two it does not count: a wake-up may be on its
+//! way from one thread to another.
+
+use crate::parker::Parker;
+use crate::runtime::{Handle, Shared};
+use crate::task::describe;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The report names so many tasks.
+const MOST: usize = 100;
+
+/// What a runtime that looks for deadlocks knows.
+#[derive(Default)]
+pub(crate) struct Watch(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    // Threads in `block_on`.
+    callers: usize,
+    // Those of them that wait, and what they are to be told.
+    waiting: Vec<(Arc<Parker>, Arc<Verdict>)>,
+    // Threads from outside that are known to hold a waker.
+    expected: usize,
+    // Changes whenever any of these does.
+    epoch: u64,
+    // What was seen at the last look.
+    last: Option<(u64, u64)>,
+}
+
+/// What a thread in `block_on` is told when it is woken for the last time.
+#[derive(Default)]
+pub(crate) struct Verdict(Mutex<Option<Arc<str>>>);
+
+impl Watch {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No user code runs under it.
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.epoch += 1;
+        state
+    }
+
+    /// Looks whether anything can move. True if it should look again soon. The monitor's to call, when every worker is idle.
+    pub(crate) fn look(&self, shared: &Shared) -> bool {
+        if shared.reactor.is_waited_for() || shared.crews().iter().any(|crew| crew.has_jobs()) {
+            return false;
+        }
+        // Every poll there has been, in one number.
+        let polls = shared.scheduler.cores().iter().map(|core| u64::from(core.polling())).sum();
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at_rest = state.callers > 0 && state.waiting.len() == state.callers && state.expected == 0;
+        if !at_rest || shared.scheduler.idle.counts().idle() < shared.workers() {
+            state.last = None;
+            return false;
+        }
+        let now = (state.epoch, polls);
+        if state.last.replace(now) != Some(now) {
+            return true;
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        let verdict: Arc<str> = describe_deadlock(shared).into();
+        for (parker, told) in waiting {
+            *told.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict.clone());
+            parker.unpark();
+        }
+        false
+    }
+}
+
+fn describe_deadlock(shared: &Shared) -> String {
+    struct Task<'a>(&'a crate::task::Meta);
+    impl fmt::Display for Task<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            describe(f, self.0.id, self.0.name(), self.0.location())
+        }
+    }
+    let (mut tasks, mut count) = (Vec::new(), 0);
+    shared.registry.for_each(|meta| {
+        count += 1;
+        if count <= MOST {
+            tasks.push((meta.id, Task(meta).to_string()));
+        }
+    });
+    tasks.sort();
+    let mut text = String::from(
+        "deadlock: every worker is idle, `block_on` waits, and there is no timer, no I/O and no blocking job that could \
+         wake anything.",
+    );
+    match count {
+        0 => text.push_str(" No task waits but the future of `block_on` itself."),
+        1 => text.push_str(" One task waits:"),
+        _ => text.push_str(&format!(" {count} tasks wait:")),
+    }
+    tasks.iter().for_each(|(_, task)| text.push_str(&format!("\n  {task}")));
+    if count > MOST {
+        text.push_str(&format!("\n  and {} more", count - MOST));
+    }
+    text.push_str("\nIf a thread from outside was to wake one of them: see `Handle::expect_wake`.");
+    text
+}
+
+/// A thread in `block_on`, if its runtime looks for deadlocks.
+pub(crate) struct Caller<'a> {
+    shared: &'a Shared,
+    watch: &'a Watch,
+}
+
+impl<'a> Caller<'a> {
+    pub(crate) fn new(shared: &'a Shared) -> Option<Self> {
+        let watch = shared.deadlocks.as_ref()?;
+        watch.lock().callers += 1;
+        Some(Self { shared, watch })
+    }
+
+    /// Parks until woken.
+    ///
+    /// # Panics
+    ///
+    /// If that will not happen.
+    pub(crate) fn park(&self, parker: &Arc<Parker>) {
+        let verdict = Arc::<Verdict>::default();
+        self.watch.lock().waiting.push((parker.clone(), verdict.clone()));
+        self.shared.monitor.call();
+        parker.park();
+        self.watch.lock().waiting.retain(|(_, other)| !Arc::ptr_eq(other, &verdict));
+        let told = verdict.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(told) = told {
+            panic!("{told}");
+        }
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        self.watch.lock().callers -= 1;
+        self.shared.monitor.call();
+    }
+}
+
+/// A thread from outside is going to wake something; see [`Handle::expect_wake`].
+#[must_use = "the runtime expects nothing any more when this is dropped"]
+pub struct ExpectedWake(Handle);
+
+impl ExpectedWake {
+    pub(crate) fn new(handle: &Handle) -> Self {
+        if let Some(watch) = &handle.shared.deadlocks {
+            watch.lock().expected += 1;
+        }
+        Self(handle.clone())
+    }
+}
+
+impl Drop for ExpectedWake {
+    fn drop(&mut self) {
+        let shared = &self.0.shared;
+        if let Some(watch) = &shared.deadlocks {
+            watch.lock().expected -= 1;
+            shared.monitor.call();
+        }
+    }
+}
+
+impl fmt::Debug for ExpectedWake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExpectedWake")
+    }
+}

@@ -1,0 +1,174 @@
+//! What is reported of a poll that goes on for too long, to whom, and how often: once a cause.
+
+use crate::runtime::Shared;
+use crate::task::{Id, contain, describe, drop_contained};
+use std::collections::HashSet;
+use std::fmt;
+use std::panic::Location;
+use std::ptr;
+use std::time::Duration;
+
+/// So many causes are reported and no more: a program that has more of them has other worries.
+const MOST: usize = 1_024;
+
+/// A poll that went on for too long; see [`Builder::on_long_poll`](crate::Builder::on_long_poll).
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let (report, reports) = mpsc::channel();
+/// let runtime = giveway::Builder::new().on_long_poll(move |poll| report.send(poll.clone()).unwrap()).build()?;
+/// let task = giveway::task::Builder::new().name("mule").spawn_on(
+///     async { std::thread::sleep(Duration::from_millis(50)) }, // should have been `giveway::time::sleep`
+///     runtime.handle(),
+/// );
+/// runtime.block_on(task).unwrap();
+///
+/// let poll = reports.recv().unwrap();
+/// assert_eq!(poll.name(), Some("mule"));
+/// println!("{poll}"); // task "mule" (1), spawned at src/main.rs:6:45, was in one poll for 50 ms on worker 0
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LongPoll {
+    id: Id,
+    name: Option<Box<str>>,
+    spawned_at: &'static Location<'static>,
+    worker: usize,
+    length: Duration,
+    has_ended: bool,
+    out: bool,
+    stack: Option<Box<str>>,
+}
+
+impl LongPoll {
+    /// The task's number.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// The task's name, if it was given one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Where the task was spawned.
+    pub fn spawned_at(&self) -> &'static Location<'static> {
+        self.spawned_at
+    }
+
+    /// The number of the worker that it kept.
+    pub fn worker(&self) -> usize {
+        self.worker
+    }
+
+    /// How long the poll took: at least this, and at most 10 ms more, for nobody looks at the clock when a poll begins.
+    pub fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// Whether the poll has returned. One that has not after a second is reported as it is.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Where in the program the poll was when it had gone on for too long, if
+    /// [asked for](crate::Builder::sample_stacks).
+    pub fn stack(&self) -> Option<&str> {
+        self.stack.as_deref()
+    }
+
+    pub(super) fn is_out(&self) -> bool {
+        self.out
+    }
+
+    pub(super) fn go_on(&mut self, length: Duration) {
+        self.length = length;
+    }
+
+    pub(super) fn end(&mut self, length: Duration) {
+        (self.length, self.has_ended) = (length, true);
+    }
+}
+
+impl fmt::Display for LongPoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe(f, self.id, self.name(), self.spawned_at)?;
+        let (was, length) = (if self.has_ended { "was" } else { "has been" }, self.length.as_millis());
+        write!(f, ", {was} in one poll for {length} ms on worker {}", self.worker)?;
+        match &self.stack {
+            Some(stack) => write!(f, ", here:\n{stack}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The causes that were reported.
+#[derive(Default)]
+pub(super) struct Reports {
+    causes: HashSet<*const Location<'static>>,
+}
+
+impl Reports {
+    /// Whether anybody would hear of a long poll.
+    pub(super) fn are_wanted(&self, shared: &Shared) -> bool {
+        let heard = shared.hooks.on_long_poll.is_some() || cfg!(feature = "tracing") || cfg!(debug_assertions);
+        heard && self.causes.len() < MOST
+    }
+
+    /// A poll has gone on for too long: what is known of it, unless its cause was reported before.
+    pub(super) fn begin(&mut self, shared: &Shared, worker: usize) -> Option<LongPoll> {
+        let (id, spawned_at) = shared.posts[worker].running()?;
+        if !self.causes.insert(ptr::from_ref(spawned_at)) {
+            return None;
+        }
+        let mut name = None;
+        shared.registry.for_each(|meta| {
+            if meta.id == id {
+                name = meta.name().map(Box::from);
+            }
+        });
+        let stack = sample(shared, worker);
+        Some(LongPoll { id, name, spawned_at, worker, length: Duration::ZERO, has_ended: false, out: false, stack })
+    }
+
+    /// Tells whoever wants to hear it.
+    pub(super) fn send(&mut self, shared: &Shared, poll: &mut LongPoll) {
+        poll.out = true;
+        #[cfg(feature = "tracing")]
+        tracing::warn!(
+            target: "giveway",
+            id = %poll.id,
+            name = poll.name(),
+            spawned_at = %poll.spawned_at,
+            worker = poll.worker,
+            length_ms = poll.length.as_millis() as u64,
+            has_ended = poll.has_ended,
+            stack = poll.stack(),
+            "a task was in one poll for too long"
+        );
+        if let Some(hook) = &shared.hooks.on_long_poll {
+            if let Err(payload) = contain(|| hook(poll)) {
+                drop_contained(payload);
+            }
+        } else if cfg!(debug_assertions) {
+            eprintln!(
+                "giveway: {poll}; the tasks behind it had to wait. Give way with `yield_now_if_busy`, or block in \
+                 `spawn_blocking`. (Reported once a cause, in debug builds; see `Builder::on_long_poll`.)"
+            );
+        }
+    }
+}
+
+#[cfg(all(feature = "stack-samples", target_os = "linux"))]
+fn sample(shared: &Shared, worker: usize) -> Option<Box<str>> {
+    shared.hooks.sample_stacks.then(|| super::stack::sample(shared.posts[worker].thread()))?
+}
+
+#[cfg(not(all(feature = "stack-samples", target_os = "linux")))]
+fn sample(_: &Shared, _: usize) -> Option<Box<str>> {
+    None
+}

@@ -1,0 +1,146 @@
+//! Polls that do not return: what waits behind them is helped, they are asked to, and reported.
+
+use super::long_poll::{LongPoll, Reports};
+use crate::blocking::Loan;
+use crate::runtime::Shared;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a poll may go on before it is asked to return.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// A poll that has not returned after so long is reported all the same.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
+
+/// What the monitor has seen of each worker.
+pub(super) struct Polls {
+    seen: Vec<Seen>,
+    reports: Reports,
+}
+
+/// The poll that a worker was in.
+struct Seen {
+    poll: u32,
+    // The blocking call that it was in.
+    loan: Option<Loan>,
+    // When it was first seen.
+    began: Instant,
+    // Since when nobody has asked it to return.
+    unasked_since: Instant,
+    // It was asked to return at the last look.
+    asked: bool,
+    // How long its thread had waited for a CPU when it was seen the second time.
+    starved: Option<Duration>,
+    // What there will be to report of it.
+    report: Option<LongPoll>,
+}
+
+impl Seen {
+    fn new(poll: u32, loan: Option<Loan>, now: Instant) -> Self {
+        Self { poll, loan, began: now, unasked_since: now, asked: false, starved: None, report: None }
+    }
+}
+
+impl Polls {
+    pub(super) fn new(workers: usize) -> Self {
+        let now = Instant::now();
+        Self { seen: (0..workers).map(|_| Seen::new(0, None, now)).collect(), reports: Reports::default() }
+    }
+
+    /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that
+    /// have had their time to return. Whether any slot is full.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) -> bool {
+        let (mut stuck, mut any_full) = (false, false);
+        for index in 0..self.seen.len() {
+            let (core, post) = (&shared.scheduler.cores()[index], &shared.posts[index]);
+            let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), post.is_running());
+            let loan = post.lease.on_loan();
+            // Between two polls it does not count: it runs next.
+            any_full |= full && running;
+            if poll != self.seen[index].poll || loan != self.seen[index].loan {
+                self.over(shared, index, now);
+                self.seen[index] = Seen::new(poll, loan, now);
+                continue;
+            }
+            if full {
+                core.mark_stuck(poll);
+            }
+            stuck |= full || core.has_task();
+            match loan {
+                Some(loan) => shared.offer(index, loan),
+                None => self.same_poll(shared, index, running, now),
+            }
+        }
+        shared.scheduler.set_stuck(stuck);
+        // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then
+        // the next look finds the slot still stuck. If nobody is idle, a polite task gives way to it.
+        if stuck {
+            shared.unpark(shared.scheduler.announce());
+        }
+        any_full
+    }
+
+    /// Nobody is in a poll any more.
+    pub(super) fn all_over(&mut self, shared: &Arc<Shared>, now: Instant) {
+        (0..self.seen.len()).for_each(|index| self.over(shared, index, now));
+    }
+
+    fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {
+        let seen = &mut self.seen[index];
+        if seen.asked || !running {
+            // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
+            // point of the runtime look closer, so it is not kept up.
+            shared.scheduler.has_returned(index);
+            (seen.asked, seen.unasked_since) = (false, now);
+        } else if now - seen.unasked_since >= SLICE {
+            shared.scheduler.ask_to_return(index, seen.poll);
+            seen.asked = true;
+        }
+        if running {
+            self.suspect(shared, index, now);
+        } else {
+            self.over(shared, index, now);
+        }
+    }
+
+    /// A poll goes on: it may be one to report.
+    fn suspect(&mut self, shared: &Arc<Shared>, index: usize, now: Instant) {
+        let (seen, post) = (&mut self.seen[index], &shared.posts[index]);
+        let length = now - seen.began;
+        if let Some(report) = &mut seen.report {
+            if length >= REPORT_AFTER.max(2 * shared.hooks.long_poll_threshold) && !report.is_out() {
+                report.go_on(length);
+                self.reports.send(shared, report);
+            }
+            return;
+        }
+        if !self.reports.are_wanted(shared) {
+            return;
+        }
+        let starved = post.starved();
+        let before = *seen.starved.get_or_insert(starved);
+        if length < shared.hooks.long_poll_threshold {
+            return;
+        }
+        if 2 * starved.saturating_sub(before) > length {
+            // It had no CPU: that is nobody's fault in here.
+            (seen.began, seen.starved) = (now, Some(starved));
+            return;
+        }
+        seen.report = self.reports.begin(shared, index);
+        if seen.report.is_some() {
+            post.watch_end(seen.poll);
+        }
+    }
+
+    /// The poll that was going on is over.
+    fn over(&mut self, shared: &Arc<Shared>, index: usize, now: Instant) {
+        let seen = &mut self.seen[index];
+        let Some(mut report) = seen.report.take() else { return };
+        let ended = shared.posts[index].take_end().map(|at| shared.instant(at));
+        if !report.is_out() {
+            report.end(ended.unwrap_or(now).saturating_duration_since(seen.began));
+            self.reports.send(shared, &mut report);
+        }
+    }
+}

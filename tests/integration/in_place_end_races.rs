@@ -1,0 +1,216 @@
+//! The end of a runtime at any moment of a hand-off: who waits is let go, who is away is named, and nobody is forgotten.
+
+use super::in_place::lose_core;
+use super::io_common::Random;
+use giveway::task::Builder;
+use giveway::time::{Duration, sleep};
+use giveway::{block_in_place, block_on, spawn, spawn_blocking, yield_now};
+use giveway_tests::{Drops, Gate, HANG, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch};
+use std::sync::mpsc;
+use std::thread;
+
+/// tokio 6463: it hung, for nobody was left to serve timers. Here it is served to its end.
+#[test]
+fn a_nested_block_on_that_waits_for_a_timer_returns_while_its_runtime_is_dropped() {
+    each_runtime(1, |first| {
+        let workers = first.handle().workers();
+        drop(first);
+        for round in 0..30 {
+            let (runtime, entered) = (runtime(workers), Gate::new());
+            let enters = entered.clone();
+            let task = runtime.spawn(async move {
+                enters.open();
+                block_on(sleep(Duration::from_micros(100 * round)));
+                3
+            });
+            entered.wait();
+            drop(runtime);
+            // Or it had not begun to block when the runtime closed: then there is a panic that says so.
+            match futures::executor::block_on(task) {
+                Ok(three) => assert_eq!(three, 3),
+                Err(error) => assert!(error.to_string().contains("while the runtime is being shut down"), "{error}"),
+            }
+        }
+    });
+}
+
+/// It waits for a task that is queued on the core that it has lent, or is about to. Whoever ends the runtime, that task
+/// is dropped, and the wait is over.
+#[test]
+fn a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped() {
+    isolated(
+        "in_place_end_races::a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped",
+        || {
+            for round in 0..300 {
+                let _watch = watch();
+                let (runtime, entered) = (runtime(1 + round % 2), Gate::new());
+                let enters = entered.clone();
+                let task = runtime.spawn(async move {
+                    let other = spawn(std::future::pending::<()>());
+                    enters.open();
+                    drop(block_on(other));
+                });
+                entered.wait();
+                (0..round % 50 * 100).for_each(|_| std::hint::spin_loop());
+                drop(runtime);
+                if let Err(error) = futures::executor::block_on(task) {
+                    assert!(error.to_string().contains("while the runtime is being shut down"), "{error}");
+                }
+            }
+        },
+    );
+}
+
+/// The same with `block_in_place`: what is queued behind it is dropped, though the runtime closes before anybody has come
+/// for the core.
+#[test]
+fn what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes() {
+    isolated("in_place_end_races::what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes", || {
+        for round in 0..100 {
+            let _watch = watch();
+            let (runtime, entered, dropped) = (runtime(1), Gate::new(), Gate::new());
+            let (enters, drops) = (entered.clone(), dropped.clone());
+            let task = runtime.spawn(async move {
+                let queued = spawn(hold(on_drop(move || drops.open())));
+                block_in_place(|| {
+                    enters.open();
+                    dropped.wait();
+                });
+                drop(queued);
+            });
+            entered.wait();
+            (0..round * 50).for_each(|_| std::hint::spin_loop());
+            drop(runtime);
+            futures::executor::block_on(task).unwrap();
+        }
+    });
+}
+
+/// Everything at once, two hundred times, each a little later than the one before.
+#[test]
+fn a_runtime_may_end_at_any_moment_of_a_hand_off() {
+    isolated("in_place_end_races::a_runtime_may_end_at_any_moment_of_a_hand_off", || {
+        let mut random = Random(1);
+        for round in 0..200 {
+            let _watch = watch();
+            let (runtime, drops) = (runtime([1, 2, 8][round % 3]), Drops::of(13));
+            let (begun, begins) = mpsc::channel();
+            for i in 0..12 {
+                let (counter, begun) = (drops.counter(i), begun.clone());
+                let pause = Duration::from_micros(random.below(300) as u64);
+                let task = async move {
+                    let _counter = counter;
+                    loop {
+                        // Nobody listens when the round is over.
+                        let _ = begun.send(());
+                        match i % 4 {
+                            0 => block_in_place(|| thread::sleep(pause)),
+                            1 => block_in_place(|| ()),
+                            2 => block_in_place(|| _ = block_on(spawn_blocking(|| ()))),
+                            _ => sleep(pause).await,
+                        }
+                        yield_now().await;
+                    }
+                };
+                if i % 3 == 0 {
+                    runtime.spawn_background(task)
+                } else {
+                    runtime.spawn(task)
+                };
+            }
+            drop(runtime.spawn(hold(drops.counter(12))));
+            (0..random.below(60)).for_each(|_| recv(&begins));
+            (0..random.below(5_000)).for_each(|_| std::hint::spin_loop());
+            match random.below(4) {
+                0 => {
+                    let report = runtime.shutdown_timeout(HANG);
+                    assert!(report.is_clean(), "{report}");
+                }
+                1 => {
+                    let handle = runtime.handle().clone();
+                    // From one of its own threads.
+                    drop(handle.spawn_blocking(move || drop(runtime)));
+                    drop(begun);
+                    while begins.recv().is_ok() {}
+                }
+                _ => drop(runtime),
+            }
+            eventually(|| drops.all_once());
+            drops.assert_each_once();
+        }
+    });
+}
+
+/// The report is of what goes on now: with its core lost in one call and then in place once more without one, the task is
+/// named all the same. And again and again, as the same core is lent by one after the other.
+#[test]
+fn the_report_names_the_task_however_often_the_core_has_changed_hands() {
+    isolated("in_place_end_races::the_report_names_the_task_however_often_the_core_has_changed_hands", || {
+        for round in 0..60 {
+            let _watch = watch();
+            let (runtime, gate, entered) = (runtime(1), Gate::new(), Gate::new());
+            let (waits, enters) = (gate.clone(), entered.clone());
+            let blocked = Builder::new().name("mule").spawn_on(
+                async move {
+                    for _ in 0..round % 10 {
+                        lose_core();
+                        yield_now().await;
+                    }
+                    lose_core();
+                    block_in_place(|| {
+                        enters.open();
+                        waits.wait();
+                    });
+                },
+                runtime.handle(),
+            );
+            entered.wait();
+            let report = runtime.shutdown_timeout(Duration::from_millis(1));
+            assert!(report.stuck_tasks().iter().any(|task| task.id() == blocked.id()), "{report}");
+            assert!(report.to_string().contains("\"mule\""), "{report}");
+            gate.open();
+            futures::executor::block_on(blocked).unwrap();
+        }
+    });
+}
+
+/// One place in the program, which is known to block for long after the first calls from there.
+fn from_one_place(gate: &Gate) {
+    block_in_place(|| gate.wait());
+}
+
+/// A task blocks on a core whose home thread comes back at that moment: the home thread and the one that was sent for the
+/// core both come for it, and one of them in vain. That one must not strike out who is away.
+#[test]
+fn a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was() {
+    isolated("in_place_end_races::a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was", || {
+        for round in 0..100 {
+            let _watch = watch();
+            let runtime = runtime(1);
+            let (home, gate, entered) = (Gate::new(), Gate::new(), Gate::new());
+            // Threads that wait for a duty, so that one comes soon.
+            let jobs: Vec<_> = (0..3).map(|_| runtime.spawn_blocking(|| ())).collect();
+            jobs.into_iter().for_each(|job| runtime.block_on(job).unwrap());
+            let (opens, waits, enters) = (home.clone(), gate.clone(), entered.clone());
+            let first = runtime.spawn(async move {
+                let second = Builder::new().name("second").spawn(async move {
+                    // The home thread is on its way, and in a moment this one has lent the core.
+                    opens.open();
+                    (0..round * 20).for_each(|_| std::hint::spin_loop());
+                    enters.open();
+                    from_one_place(&waits);
+                });
+                from_one_place(&home);
+                (second,)
+            });
+            let (second,) = runtime.block_on(first).unwrap();
+            entered.wait();
+            // Somebody holds the core: the second has lost it.
+            (0..20).for_each(|_| runtime.block_on(runtime.spawn(async {})).unwrap());
+            let report = runtime.shutdown_timeout(Duration::from_millis(1));
+            assert!(report.stuck_tasks().iter().any(|task| task.id() == second.id()), "round {round}: {report}");
+            gate.open();
+            futures::executor::block_on(second).unwrap();
+        }
+    });
+}

@@ -1,0 +1,182 @@
+//! Polls that go on for too long: they are asked to return, and reported, once a cause.
+
+use futures::future::join_all;
+use giveway::budget::consume;
+use giveway::task::Builder;
+use giveway::{LongPoll, Runtime};
+use giveway_tests::{Gate, HANG, each_runtime, recv, watch, worker_counts};
+use std::panic::Location;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Runs `test` with a runtime of each worker count that reports long polls to the receiver.
+fn with_reports(test: impl Fn(&Runtime, &Receiver<LongPoll>)) {
+    for workers in worker_counts() {
+        let _watch = watch();
+        let (report, reports) = mpsc::channel();
+        let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
+        let runtime = giveway::Builder::new().workers(workers).on_long_poll(hook).build().unwrap();
+        test(&runtime, &reports);
+    }
+}
+
+#[test]
+fn a_long_poll_is_reported_with_name_place_and_length() {
+    with_reports(|runtime, reports| {
+        let line = line!() + 1;
+        let task = Builder::new().name("mule").spawn_on(
+            async {
+                giveway::yield_now().await;
+                thread::sleep(Duration::from_millis(100));
+            },
+            runtime.handle(),
+        );
+        let id = task.id();
+        let start = Instant::now();
+        runtime.block_on(task).unwrap();
+        let most = start.elapsed();
+        let poll = recv(reports);
+        assert_eq!((poll.id(), poll.name()), (id, Some("mule")));
+        assert_eq!((poll.spawned_at().file(), poll.spawned_at().line()), (file!(), line));
+        assert!(poll.worker() < runtime.handle().workers());
+        assert!(poll.has_ended());
+        // Its beginning is known to within a look of the monitor, which may be late on a busy machine.
+        assert!(poll.length() <= most && poll.length() >= Duration::from_millis(10), "{poll}");
+        assert!(poll.to_string().contains("\"mule\"") && poll.to_string().contains(" ms on worker "), "{poll}");
+    });
+}
+
+/// From one place a thousand, and then one from another.
+#[test]
+fn a_thousand_of_one_cause_are_reported_once() {
+    with_reports(|runtime, reports| {
+        let tasks = (0..40).map(|i| {
+            Builder::new()
+                .name(format!("mule {i}"))
+                .spawn_on(async { thread::sleep(Duration::from_millis(15)) }, runtime.handle())
+        });
+        let tasks: Vec<_> = tasks.collect();
+        runtime.block_on(join_all(tasks));
+        let line = line!() + 1;
+        let last = runtime.spawn(async { thread::sleep(Duration::from_millis(100)) });
+        runtime.block_on(last).unwrap();
+        let seen: Vec<_> = [recv(reports), recv(reports)].iter().map(|poll| poll.spawned_at().line()).collect();
+        assert_eq!(seen.iter().filter(|&&seen| seen == line).count(), 1, "{seen:?}");
+        assert!(reports.try_recv().is_err(), "each cause once");
+    });
+}
+
+#[test]
+fn one_that_does_not_return_is_reported_all_the_same_and_once() {
+    with_reports(|runtime, reports| {
+        let gate = Gate::new();
+        let stuck = runtime.spawn({
+            let gate = gate.clone();
+            async move { gate.wait() }
+        });
+        let poll = recv(reports);
+        assert_eq!(poll.id(), stuck.id());
+        assert!(!poll.has_ended());
+        gate.open();
+        runtime.block_on(stuck).unwrap();
+        assert_eq!(reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.id()), None);
+    });
+}
+
+/// It holds up nobody.
+#[test]
+fn blocking_in_place_is_no_long_poll() {
+    with_reports(|runtime, reports| {
+        let task = runtime.spawn(async {
+            for _ in 0..3 {
+                giveway::block_in_place(|| thread::sleep(Duration::from_millis(30)));
+            }
+        });
+        runtime.block_on(task).unwrap();
+        assert_eq!(reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.to_string()), None);
+    });
+}
+
+#[test]
+fn with_a_higher_threshold_shorter_ones_are_not_reported() {
+    for threshold in [Duration::from_secs(10), Duration::MAX] {
+        let _watch = watch();
+        let (report, reports) = mpsc::channel();
+        let builder = giveway::Builder::new().workers(2).long_poll_threshold(threshold);
+        let runtime = builder.on_long_poll(move |poll| report.send(poll.to_string()).unwrap()).build().unwrap();
+        runtime.block_on(runtime.spawn(async { thread::sleep(Duration::from_millis(50)) })).unwrap();
+        assert!(reports.recv_timeout(Duration::from_millis(50)).is_err());
+    }
+}
+
+#[test]
+fn a_hook_that_panics_is_contained() {
+    let _watch = watch();
+    let (called, calls) = mpsc::channel();
+    let hook = move |_: &LongPoll| {
+        called.send(()).unwrap();
+        panic!("in the hook");
+    };
+    let runtime = giveway::Builder::new().workers(1).on_long_poll(hook).build().unwrap();
+    let long = || runtime.spawn(async { thread::sleep(Duration::from_millis(50)) });
+    runtime.block_on(long()).unwrap();
+    recv(&calls);
+    // The monitor goes on: it hands over what waits behind a poll.
+    let other = runtime.spawn(async { thread::sleep(Duration::from_millis(50)) });
+    runtime.block_on(other).unwrap();
+    recv(&calls);
+}
+
+/// An operation budget that is bounded by time: far fewer than 128 operations, and it gives way all the same.
+#[test]
+fn a_poll_of_ten_milliseconds_gives_way_at_its_next_operation() {
+    each_runtime(1, |runtime| {
+        let task = runtime.spawn(async {
+            let (start, mut polls) = (Instant::now(), 0);
+            let mut operations = Box::pin(async {
+                // Each takes longer than the last one left of the slice, and none waits for anything.
+                for _ in 0..20 {
+                    thread::sleep(Duration::from_millis(15));
+                    consume().await;
+                }
+            });
+            std::future::poll_fn(|cx| {
+                polls += 1;
+                operations.as_mut().poll(cx)
+            })
+            .await;
+            assert!(start.elapsed() < HANG);
+            polls
+        });
+        let polls = runtime.block_on(task).unwrap();
+        assert!(polls > 3, "20 operations of 15 ms in {polls} polls");
+    });
+}
+
+/// With the feature `stack-samples`, which the tests are built with.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_stack_says_where_it_was() {
+    #[inline(never)]
+    fn grinding_flour(until: Instant) -> u64 {
+        let mut ground = 0_u64;
+        while Instant::now() < until {
+            ground = std::hint::black_box(ground.wrapping_add(1));
+        }
+        ground
+    }
+
+    let _watch = watch();
+    let (report, reports) = mpsc::channel();
+    let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
+    let runtime = giveway::Builder::new().workers(1).sample_stacks(true).on_long_poll(hook).build().unwrap();
+    let task = runtime.spawn(async { grinding_flour(Instant::now() + Duration::from_millis(300)) });
+    runtime.block_on(task).unwrap();
+    let poll = recv(&reports);
+    let stack = poll.stack().expect("it was asked for");
+    assert!(stack.contains("grinding_flour"), "{stack}");
+    assert!(!stack.contains("run_tasks"), "it ends at the poll: {stack}");
+    assert!(poll.to_string().contains("grinding_flour"), "{poll}");
+    let _: &Location<'_> = poll.spawned_at();
+}
