@@ -47,6 +47,12 @@ pub trait Peer: Sized + 'static {
         Self::yield_now()
     }
 
+    /// Runs a function that blocks inside of a task, in the way that the runtime has for it, if it has one.
+    #[track_caller]
+    fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
     /// A TCP listener of this runtime.
     type Listener: Send + 'static;
     /// A TCP stream of this runtime.
@@ -155,6 +161,11 @@ impl Peer for Giveway {
         giveway::yield_now_if_busy()
     }
 
+    #[track_caller]
+    fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
+        giveway::block_in_place(f)
+    }
+
     sockets_by_tokios_names!(giveway, futures);
 }
 
@@ -235,6 +246,11 @@ impl Peer for Tokio {
 
     fn yield_now() -> impl Future<Output = ()> + Send {
         tokio::task::yield_now()
+    }
+
+    #[track_caller]
+    fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
+        tokio::task::block_in_place(f)
     }
 
     sockets_by_tokios_names!(tokio, tokio::io);

@@ -20,6 +20,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
+/// The last thread waits for so many times as long as the others: whoever blocks every now and then finds it there.
+const LAST_STAYS: u32 = 20;
+
 /// How a crew is made up.
 #[derive(Debug, Clone)]
 pub(crate) struct Articles {
@@ -231,9 +234,17 @@ impl Crew {
                 state.doing(me, Some(Work::of(&job)));
                 return Some(Duty::Job(job));
             }
+            let patience = if state.idle.is_empty() { LAST_STAYS } else { 1 };
             state.idle.push((me, parker.clone()));
             drop(state);
-            let called = parker.park_until(Instant::now() + self.articles.keep_alive);
+            let deadline = Instant::now().checked_add(self.articles.keep_alive.saturating_mul(patience));
+            let called = match deadline {
+                Some(deadline) => parker.park_until(deadline),
+                None => {
+                    parker.park();
+                    true
+                }
+            };
             state = self.lock();
             if !called {
                 if let Some(place) = state.idle.iter().position(|(number, _)| *number == me) {

@@ -20,9 +20,9 @@
 //! - Every half millisecond while a task waits in a slot that an idle worker could take over, and for some looks after
 //!   that. A running task that fills its slot beside an idle worker calls the monitor to it, if it has gone off duty;
 //!   so does a worker that goes to sleep beside a full slot.
-//! - Every millisecond once it has found that nobody had looked at the reactor. When somebody had, many times in a row, it
-//!   trusts them for twice as long, up to three milliseconds: so the first bad poll after a fifth of a second without is
-//!   noticed that much later, and those after it soon.
+//! - Every millisecond once it has found something at the reactor, where nobody had looked. When somebody had, or there was
+//!   nothing, many times in a row, it stays away for twice as long, up to three milliseconds: so the first bad poll after a
+//!   fifth of a second without is noticed that much later, and those after it soon.
 //! - Every three milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
@@ -61,7 +61,7 @@ const LOOK_AT_IO_EVERY: Duration = Duration::from_millis(1);
 /// The longest pause while workers look at the reactor by themselves.
 const TRUST_FOR: Duration = Duration::from_millis(3);
 
-/// How many times in a row somebody has to have looked for the pause to be doubled.
+/// How many times in a row a look has to have been needless for the pause to be doubled.
 const EARN_TRUST: u32 = 64;
 
 /// The monitor's share of a runtime.
@@ -237,8 +237,8 @@ struct Trust {
 }
 
 impl Trust {
-    fn learn(&mut self, nobody_looked: bool) {
-        if nobody_looked {
+    fn learn(&mut self, look: Look) {
+        if look == Look::Found {
             *self = Self { pause: LOOK_AT_IO_EVERY, earned: 0 };
         } else if self.earned < EARN_TRUST {
             self.earned += 1;
@@ -264,15 +264,25 @@ fn all_idle(shared: &Shared) -> bool {
     shared.scheduler.idle.counts().idle() == shared.workers()
 }
 
-/// Takes a turn at the reactor, if nobody else has for a while. False if somebody has.
-fn look_at_io(shared: &Shared) -> bool {
+/// What a look at the reactor has brought.
+#[derive(PartialEq, Eq)]
+enum Look {
+    /// Somebody would have waited for as long as nobody looked.
+    Found,
+    /// Nobody would, or somebody else has looked.
+    Needless,
+}
+
+/// Takes a turn at the reactor, if nobody else has for a while.
+fn look_at_io(shared: &Shared) -> Look {
     if Duration::from_nanos(shared.reactor.alone_for()) < LOOK_AT_IO_EVERY {
-        return false;
+        return Look::Needless;
     }
     let mut ready = Vec::new();
     // An error here is one of our own making, and the next turn that waits tells of it. If somebody has the turn, and has
     // had it for so long, he waits there.
-    let turn = shared.reactor.turn(Wait::Not, &mut ready);
+    let _looked = shared.reactor.turn(Wait::Not, &mut ready);
+    let look = if ready.is_empty() { Look::Needless } else { Look::Found };
     wake_all(&mut ready);
-    !turn.is_ok_and(|turn| turn == Turn::Waits)
+    look
 }

@@ -133,7 +133,8 @@ impl Builder {
         self
     }
 
-    /// How long a thread for blocking jobs waits for the next before it ends. By default half a second.
+    /// How long a thread for blocking jobs waits for the next before it ends. By default half a second. The last one waits
+    /// twenty times as long.
     ///
     /// # Examples
     ///

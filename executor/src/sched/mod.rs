@@ -233,16 +233,24 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// Takes a share of what waits behind a core that is stuck, to this core's own queue. For a worker that always finds
-    /// something else to do, at the reactor say, and so never searches: to be called now and then.
+    /// Takes a share of what waits behind a core that is stuck: one to run, the rest to this core's own queue. For workers
+    /// that always find something else to do, at the reactor say, and so never search.
     #[inline]
-    pub(crate) fn help_the_stuck(&self, core: &Local<T>) {
-        if self.stuck.load(Relaxed)
-            && let Some(task) = self.steal(core, SEARCH_ROUNDS - 1, false)
-        {
-            self.push_back(core, task);
+    pub(crate) fn help_the_stuck(&self, core: &Local<T>) -> Option<T> {
+        if self.stuck.load(Relaxed) { self.help_now(core) } else { None }
+    }
+
+    #[cold]
+    fn help_now(&self, core: &Local<T>) -> Option<T> {
+        let task = self.steal(core, SEARCH_ROUNDS - 1, false);
+        if task.is_some() {
+            // Not as a searcher: nobody else was told of the rest.
             core.set_unannounced(Quiet::Work);
+        } else {
+            // Until the monitor says so again.
+            self.set_stuck(false);
         }
+        task
     }
 
     /// Called before each poll: if tasks were queued quietly, they are announced now, because the poll may take any

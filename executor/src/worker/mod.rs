@@ -14,7 +14,7 @@ pub(crate) use away::stand_in;
 
 use crate::blocking::Loan;
 use crate::runtime::{PanicPolicy, Post, Shared, context};
-use crate::sched::{Announce, Local, Way, Yielded};
+use crate::sched::{Announce, INJECTOR_TICK, Local, Way, Yielded};
 use crate::task::{Class, Id, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::OPERATIONS;
@@ -73,6 +73,9 @@ pub(crate) struct Worker {
     budget_left: Cell<u8>,
     // How many operations a task of the background gets at a time.
     ration: Cell<u8>,
+    // After how many polls it looks at the reactor, and how many of them are left.
+    polls_a_look: Cell<u32>,
+    polls_to_look: Cell<u32>,
     // What a turn at the reactor found. Empty between two.
     ready: RefCell<Vec<Waker>>,
     // Of a poll that has lent its core: its number, and how many of its yield points want it to give way.
@@ -179,6 +182,8 @@ impl Worker {
             searching: Cell::new(false),
             budget_left: Cell::new(OPERATIONS),
             ration: Cell::new(OPERATIONS),
+            polls_a_look: Cell::new(INJECTOR_TICK),
+            polls_to_look: Cell::new(INJECTOR_TICK),
             ready: RefCell::new(Vec::new()),
             left_tick: Cell::new(0),
             left_asked: Cell::new(0),

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::runtime::Phase;
-use crate::sched::{CountedOut, SEARCH_ROUNDS, Source};
+use crate::sched::{CountedOut, INJECTOR_TICK, SEARCH_ROUNDS, Source};
 use crate::task::Runnable;
 use giveway_io::driver::{Turn, Wait, wake_all};
 use std::task::Waker;
@@ -46,14 +46,36 @@ impl Worker {
         self.shared.reactor.wants_turn() && self.take_turn()
     }
 
-    /// As `poll_io`, unless somebody has looked just now: a worker with short polls comes by every few microseconds.
+    /// As `poll_io`, every so many polls, unless somebody has looked just now. How many is for the clock to say: a worker with
+    /// short polls comes by every few microseconds, and one with long ones would leave the reactor alone for milliseconds.
+    #[inline]
     pub(super) fn poll_io_now_and_then(&self) {
-        let reactor = &self.shared.reactor;
-        if reactor.has_anything_for(self.index())
-            && reactor.alone_for() >= self.core().manners().pace.reactor_interval()
-        {
-            self.take_turn();
+        let left = self.polls_to_look.get();
+        if left > 1 {
+            self.polls_to_look.set(left - 1);
+        } else {
+            self.poll_io_now();
         }
+    }
+
+    #[cold]
+    fn poll_io_now(&self) {
+        let (reactor, interval) = (&self.shared.reactor, self.core().manners().pace.reactor_interval());
+        let mut polls = self.polls_a_look.get();
+        if reactor.has_anything_for(self.index()) {
+            let alone = reactor.alone_for();
+            if alone >= interval {
+                self.take_turn();
+            }
+            // Some hundred microseconds: a look is half of one.
+            if alone > 12 * interval {
+                polls = (polls / 2).max(1);
+            } else if alone < 4 * interval {
+                polls = (polls * 2).min(INJECTOR_TICK);
+            }
+            self.polls_a_look.set(polls);
+        }
+        self.polls_to_look.set(polls);
     }
 
     /// As `poll_io`, but looks at everybody's timers, whatever there may be.

@@ -2,7 +2,7 @@
 
 use super::{Hold, Stop, Worker, spin};
 use crate::runtime::Phase;
-use crate::sched::{INJECTOR_TICK, Source, Yielded};
+use crate::sched::{Source, Yielded};
 use crate::task::Runnable;
 use giveway_budget::{OPERATIONS, with_budget};
 
@@ -30,10 +30,7 @@ impl Worker {
             if !self.home && self.give_back() {
                 return Stop::GivenBack;
             }
-            if self.core().tick().is_multiple_of(INJECTOR_TICK) {
-                self.poll_io_now_and_then();
-                self.shared.scheduler.help_the_stuck(self.core());
-            }
+            self.poll_io_now_and_then();
             // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
             let found = self
                 .next()
@@ -58,7 +55,8 @@ impl Worker {
     #[inline]
     pub(super) fn next(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
-        let found = self.overdue().or_else(|| scheduler.next_local(self.core())).or_else(|| {
+        let found = self.overdue().or_else(|| self.from_the_stuck()).or_else(|| scheduler.next_local(self.core()));
+        let found = found.or_else(|| {
             if self.core().take_poor_visit() && scheduler.yielded.is_empty() {
                 spin(GATHER_SPINS);
             }
@@ -118,6 +116,12 @@ impl Worker {
         } else if alone < bearable / 2 {
             self.ration.set(ration.saturating_mul(2).min(OPERATIONS));
         }
+    }
+
+    /// Something that waits behind a worker which is stuck in a poll.
+    #[inline]
+    fn from_the_stuck(&self) -> Option<(Runnable, Source)> {
+        self.shared.scheduler.help_the_stuck(self.core()).map(|task| (task, Source::Queue))
     }
 
     /// A pinned task has given way to what waits anywhere.
