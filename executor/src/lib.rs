@@ -46,6 +46,7 @@ mod block_on;
 mod blocking;
 mod deadlock;
 mod fork;
+pub mod fs;
 mod host;
 pub mod io;
 mod monitor;

@@ -20,6 +20,7 @@ pub mod driver {
 
     pub use crate::current::{Finder, enter, set_finder, step_in, step_in_anew, step_out};
     pub use crate::deferred::poll_task;
+    pub use crate::net::resolve::{Blocking, set_blocking};
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
 }
 

@@ -7,6 +7,7 @@ mod blocking_refused;
 mod budget;
 mod cancel;
 mod deadlock;
+mod files;
 mod fork;
 mod give_way;
 mod give_way_alone;

@@ -37,8 +37,9 @@ pub(super) fn sample(thread: i32) -> Option<Box<str>> {
     let _one = lock(&ONE_AT_A_TIME);
     BEFORE.get_or_init(install).as_ref()?;
     ASKED.store(thread, Release);
+    let process = std::process::id().cast_signed();
     // SAFETY: sends a signal for which there is a handler to a thread of this process; if it has ended, nobody gets it.
-    let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) };
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, SIGNAL) };
     let patience = Instant::now() + Duration::from_millis(20);
     // Ordering: acquire, partner of the release in `note`.
     while sent == 0 && ASKED.load(Acquire) != 0 && Instant::now() < patience {

@@ -58,7 +58,7 @@ impl ShutdownReport {
         for (blocked, work) in blocked {
             threads += blocked;
             tasks.extend(work.into_iter().map(|Work { id, name, spawned_at, worker }| {
-                let place = if worker.is_some() { Place::InPlace } else { Place::Job };
+                let place = if worker.is_some() { Place::Nowhere } else { Place::Job };
                 StuckTask { id, name, spawned_at, place }
             }));
         }
@@ -113,7 +113,7 @@ pub struct StuckTask {
 enum Place {
     Worker(usize),
     /// In `block_in_place`, its worker's place taken by another.
-    InPlace,
+    Nowhere,
     Job,
 }
 
@@ -138,7 +138,7 @@ impl StuckTask {
     pub fn worker(&self) -> Option<usize> {
         match self.place {
             Place::Worker(worker) => Some(worker),
-            Place::InPlace | Place::Job => None,
+            Place::Nowhere | Place::Job => None,
         }
     }
 
@@ -153,7 +153,7 @@ impl fmt::Display for StuckTask {
         describe(f, self.id, self.name(), self.spawned_at)?;
         match self.place {
             Place::Worker(worker) => write!(f, ", keeps worker {worker}"),
-            Place::InPlace => f.write_str(", blocks in place"),
+            Place::Nowhere => f.write_str(", blocks in place"),
             Place::Job => f.write_str(", is a blocking job that has not ended"),
         }
     }

@@ -55,7 +55,7 @@ impl Worker {
     #[inline]
     pub(super) fn next(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
-        let found = self.overdue().or_else(|| self.from_the_stuck()).or_else(|| scheduler.next_local(self.core()));
+        let found = self.overdue().or_else(|| self.help_the_stuck()).or_else(|| scheduler.next_local(self.core()));
         let found = found.or_else(|| {
             if self.core().take_poor_visit() && scheduler.yielded.is_empty() {
                 spin(GATHER_SPINS);
@@ -120,7 +120,7 @@ impl Worker {
 
     /// Something that waits behind a worker which is stuck in a poll.
     #[inline]
-    fn from_the_stuck(&self) -> Option<(Runnable, Source)> {
+    fn help_the_stuck(&self) -> Option<(Runnable, Source)> {
         self.shared.scheduler.help_the_stuck(self.core()).map(|task| (task, Source::Queue))
     }
 

@@ -12,7 +12,7 @@
 
 mod addr;
 mod bytes;
-mod resolve;
+pub(crate) mod resolve;
 mod retry;
 mod socket;
 mod split;

@@ -1,7 +1,7 @@
 //! Looking up names, which the system can only do by blocking.
 //!
-//! A few threads of our own do it, started when there is something to look up and gone when there is not. Meant to be
-//! taken over by the runtime's blocking pool: whoever does that replaces `submit`.
+//! A runtime lends its blocking threads for it ([`set_blocking`]). Where there is none a few of our own do it, started when
+//! there is something to look up and gone when there is not.
 
 use super::addr::Addrs;
 use std::collections::VecDeque;
@@ -10,11 +10,21 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// How many look-ups run at once. The others wait in line: a slow name server must not fill the machine with threads.
 const THREADS: usize = 8;
+
+/// Runs a function on a thread that may block, or drops it.
+pub type Blocking = fn(Box<dyn FnOnce() + Send>);
+
+static BLOCKING: OnceLock<Blocking> = OnceLock::new();
+
+/// Says where to run what blocks. The first call counts.
+pub fn set_blocking(blocking: Blocking) {
+    let _first = BLOCKING.set(blocking);
+}
 
 /// What is to be looked up.
 #[derive(Debug)]
@@ -37,7 +47,11 @@ impl Name {
 /// Looks up a name on another thread. Starts at once, whether it is polled or not.
 pub(crate) fn look_up(name: Name) -> LookUp {
     let slot = Arc::new(Mutex::new(Slot::default()));
-    submit(Job { name, slot: slot.clone() });
+    let job = Job { name, slot: slot.clone() };
+    match BLOCKING.get() {
+        Some(blocking) => blocking(Box::new(move || job.run())),
+        None => submit(job),
+    }
     LookUp(slot)
 }
 
@@ -48,6 +62,8 @@ pub struct LookUp(Arc<Mutex<Slot>>);
 #[derive(Debug, Default)]
 struct Slot {
     answer: Option<io::Result<Vec<SocketAddr>>>,
+    // There was one, whether it was taken or not.
+    answered: bool,
     waker: Option<Waker>,
 }
 
@@ -86,11 +102,21 @@ impl Job {
     fn answer(&self, answer: io::Result<Vec<SocketAddr>>) {
         let waker = {
             let mut slot = lock(&self.slot);
+            slot.answered = true;
             slot.answer = Some(answer);
             slot.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // Nobody came to it: the runtime was shut down, or the system gave no thread.
+        if !lock(&self.slot).answered {
+            self.answer(Err(io::Error::other("the name was not looked up: there was no thread to do it")));
         }
     }
 }
