@@ -18,6 +18,8 @@ mod injector;
 mod manners;
 mod pace;
 mod pinned;
+#[cfg(test)]
+mod pinned_models;
 mod polite;
 mod ring;
 mod slot;

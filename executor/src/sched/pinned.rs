@@ -11,8 +11,8 @@ impl<T: PointerSized> Scheduler<T> {
     /// Queues a pinned task from anywhere. Returns the worker to unpark, if it is the one to run it, and asleep.
     pub(crate) fn push_pinned(&self, worker: usize, task: T) -> Option<usize> {
         self.cores()[worker].inbox.push(task);
-        // Ordering: SeqCst fence, partner of those in `IdleSet::count_out` and `PoliteSet::arm`: a worker that goes to sleep,
-        // or begins something polite, looks at its inbox after its own.
+        // Ordering: SeqCst fence, partner of the one in `PoliteSet::arm`: a worker that begins something polite looks at its
+        // inbox after its own. One that goes to sleep has taken the lock of the idle set first, as `remove` does here.
         fence(SeqCst);
         if self.idle.remove(worker) {
             return Some(worker);
