@@ -353,3 +353,53 @@ fn a_late_request_to_return_does_not_shut_out_the_next() {
     scheduler.ask_to_return(0, core.tick());
     assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Swap));
 }
+
+#[test]
+fn the_inbox_takes_turns_with_the_deque() {
+    let (scheduler, cores) = with_queued(1, 3);
+    (10..13).for_each(|task| assert!(scheduler.push_pinned(0, Box::new(task)).is_none()));
+    let order: Vec<_> = std::iter::from_fn(|| scheduler.next(&cores[0])).map(|(task, _)| *task).collect();
+    assert_eq!(order, [0, 10, 1, 11, 2, 12]);
+}
+
+#[test]
+fn nobody_but_the_home_thread_takes_from_an_inbox() {
+    let (scheduler, cores) = with_queued(2, 0);
+    assert!(scheduler.push_pinned(0, Box::new(1)).is_none());
+    assert!(scheduler.steal(&cores[1], SEARCH_ROUNDS - 1, true).is_none());
+    assert!(scheduler.take_any().is_none());
+    cores[0].set_at_home(false);
+    assert!(scheduler.next(&cores[0]).is_none(), "a stand-in leaves it alone");
+    assert!(scheduler.next_before_pinned(&cores[0]).is_none());
+    cores[0].set_at_home(true);
+    assert_eq!(scheduler.next(&cores[0]).map(|(task, _)| *task), Some(1));
+}
+
+#[test]
+fn a_pinned_task_that_gives_way_goes_behind_what_is_queued_here_and_one_of_another_core() {
+    let (scheduler, cores) = with_queued(2, 2);
+    (20..22).for_each(|task| scheduler.injector.push(Box::new(task)));
+    (30..32).for_each(|task| cores[1].deque().push(Box::new(task)));
+    scheduler.pinned_again(&cores[0], Box::new(99), true);
+    let core = &cores[0];
+    let next = || {
+        let own = scheduler.next_local(core).or_else(|| scheduler.take_injected(core).map(|task| (task, Source::Queue)));
+        own.or_else(|| scheduler.next_before_pinned(core))
+    };
+    let order: Vec<_> = std::iter::from_fn(next).map(|(task, _)| *task).collect();
+    assert_eq!(order[..2], [0, 1]);
+    let pinned = order.iter().position(|&task| task == 99).expect("it runs");
+    assert!([20, 21].iter().all(|task| order[..pinned].contains(task)), "{order:?}");
+    assert!(pinned <= 5, "it does not wait for ever: {order:?}");
+}
+
+#[test]
+fn what_waits_behind_a_stuck_core_is_taken_over_by_one_that_never_searches() {
+    let (scheduler, cores) = with_queued(2, 4);
+    assert!(scheduler.help_the_stuck(&cores[1]).is_none(), "nobody said that it is stuck");
+    scheduler.set_stuck(true);
+    assert_eq!(scheduler.help_the_stuck(&cores[1]).as_deref(), Some(&0));
+    assert_eq!(cores[1].unannounced(), Quiet::Work, "the rest is announced before the next poll");
+    while scheduler.help_the_stuck(&cores[1]).is_some() {}
+    scheduler.set_stuck(false);
+}
