@@ -161,11 +161,11 @@ fn context_switches() -> i64 {
     usage.ru_nvcsw + usage.ru_nivcsw
 }
 
-/// How long each of sixteen tasks waited that were queued just before a call of 5 ms, some hundred times.
+/// How long each of sixteen tasks waited that were queued just before a call of 5 ms, two hundred times.
 fn queued_behind<P: Peer>() -> Vec<f64> {
     in_task::<P, _>(async {
         let mut late = Vec::new();
-        for _ in 0..100 {
+        for _ in 0..200 {
             let tasks: Vec<_> = (0..16).map(|_| P::spawn(async { Instant::now() })).collect();
             let start = Instant::now();
             P::block_in_place(|| std::thread::sleep(Duration::from_millis(5)));
