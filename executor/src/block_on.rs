@@ -9,6 +9,7 @@ use giveway_budget::{OPERATIONS, with_budget, with_interrupt};
 use giveway_yield::host::with_host;
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,7 +38,7 @@ fn new_parker() -> (Arc<Parker>, Waker) {
 }
 
 /// Polls `future` on this thread until it is ready, parking in between.
-pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, future: F) -> F::Output {
     let mut future = pin!(future);
     // A `block_on` within this one finds the cache empty and makes a parker of its own. A wake-up meant for an
     // earlier user of a cached parker costs one poll too many.
@@ -46,6 +47,7 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
     let (caller, watched) = (Caller::new(shared), deadlock::Caller::new(shared));
     // A flag of its own: that of a worker or of another executor further up the stack is lowered only when the poll that
     // this is in returns.
+    let mut verdict = None;
     let poll_to_the_end = || {
         loop {
             caller.begin_poll();
@@ -59,7 +61,15 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, future: F) -> F::Output 
                     });
                     match &watched {
                         _ if caller.asked() => give_way(shared),
-                        Some(watched) => watched.park(&parker),
+                        Some(watched) => {
+                            // Polled once more before it is believed: it may have been woken at this very moment.
+                            match verdict.take() {
+                                Some(verdict) if !parker.has_token() => {
+                                    panic!("{verdict}\n`block_on` was called at {place}")
+                                }
+                                _ => verdict = watched.park(&parker),
+                            }
+                        }
                         None => parker.park(),
                     }
                 }

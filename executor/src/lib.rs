@@ -36,6 +36,17 @@
 //! [`yield_now_if_busy`] costs a nanosecond when nobody waits, and when somebody does it gives way until nothing else is
 //! runnable. Code without yield points goes to [`spawn_background`]. Both fill every core that the foreground leaves idle.
 //!
+//! # Work that blocks, futures that do not move
+//!
+//! [`spawn_blocking`] runs a function on a thread of its own, [`block_in_place`] in the middle of a task while others take
+//! over its worker, [`spawn_pinned`] a future that is not `Send`. A task that holds up the others without any of these is
+//! [reported](Builder::on_long_poll), and tasks that wait for each other are [found](Builder::detect_deadlock), if asked for.
+//!
+//! # Features
+//!
+//! - `tracing`: reports of long polls as events.
+//! - `stack-samples`: they say where in the program the poll was ([`Builder`]'s `sample_stacks`; Linux).
+//!
 //! # How it works
 //!
 //! Each worker has a queue of its own and a slot for the task woken last, steals half of another's queue when it has

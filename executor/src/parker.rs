@@ -60,6 +60,11 @@ impl Parker {
         self.token.swap(false, AcqRel)
     }
 
+    /// Whether there is a token.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.load(Relaxed)
+    }
+
     /// Waits somewhere else, in `block`. That may return for any reason, and takes no token. It is given a way to ask for
     /// one, and has to, before it waits but when nobody can take a call-back from it any more.
     pub(crate) fn park_elsewhere(&self, block: impl FnOnce(&dyn Fn() -> bool)) {

@@ -27,6 +27,9 @@ use std::thread::{self, ThreadId};
 /// that thread alone. What it holds across an await may be an `Rc`, a `RefCell`'s guard, or whatever a C library ties to a
 /// thread. In [`task::Builder::on_worker`](task::Builder::on_worker) you choose the worker.
 ///
+/// The function is sent, so it cannot capture an `Rc` of the task that spawns: futures that share one belong into one pinned
+/// task, in a `join!` or a `FuturesUnordered`.
+///
 /// It takes turns with what is queued on its worker otherwise. Nobody steals it, so it waits for whatever its worker is
 /// busy with, [`block_in_place`](crate::block_in_place) included, even if others are idle. At a
 /// [yield point](crate::yield_now_if_busy) it lets others go first, but goes to the back of its worker's queue and not into

@@ -5,6 +5,7 @@ use giveway::budget::consume;
 use giveway::task::{Builder, Id, JoinHandle};
 use giveway::{LongPoll, Runtime};
 use giveway_tests::{Gate, HANG, each_runtime, recv, watch, worker_counts};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,24 +62,38 @@ fn a_long_poll_is_reported_with_name_place_and_length() {
     });
 }
 
-/// From one place forty, with forty names, and then one from another.
+/// From one place twenty, with twenty names, and then some from another.
 #[test]
 fn many_of_one_cause_are_reported_once() {
     with_reports(|runtime, reports| {
-        let tasks = (0..40).map(|i| {
-            Builder::new()
-                .name(format!("mule {i}"))
-                .spawn_on(async { thread::sleep(Duration::from_millis(15)) }, runtime.handle())
-        });
-        let tasks: Vec<_> = tasks.collect();
-        runtime.block_on(join_all(tasks));
-        let first = recv(reports);
+        let number = AtomicUsize::new(0);
+        let mule = || {
+            let name = format!("mule {}", number.fetch_add(1, Relaxed));
+            Builder::new().name(name).spawn_on(async { thread::sleep(Duration::from_millis(60)) }, runtime.handle())
+        };
+        let (first, ..) = reported(runtime, reports, mule);
         assert!(first.name().unwrap().starts_with("mule "));
+        runtime.block_on(join_all((0..20).map(|_| mule())));
         let other = || runtime.spawn(async { thread::sleep(Duration::from_millis(100)) });
         let (second, ..) = reported(runtime, reports, other);
         assert_ne!(second.spawned_at(), first.spawned_at());
         runtime.block_on(other()).unwrap();
         assert!(reports.recv_timeout(Duration::from_millis(50)).is_err(), "each cause once");
+    });
+}
+
+/// It returns whenever it is asked to, and holds up nobody.
+#[test]
+fn a_polite_loop_is_no_long_poll() {
+    with_reports(|runtime, reports| {
+        let start = Instant::now();
+        let polite = runtime.spawn(async move {
+            while start.elapsed() < Duration::from_millis(150) {
+                giveway::yield_now_if_busy().await;
+            }
+        });
+        runtime.block_on(polite).unwrap();
+        assert_eq!(reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.to_string()), None);
     });
 }
 

@@ -3,6 +3,7 @@
 mod background;
 mod blocking;
 mod blocking_end;
+mod blocking_misuse;
 mod blocking_refused;
 mod budget;
 mod cancel;

@@ -3,13 +3,13 @@
 use futures::future::join_all;
 use giveway::task::{Builder, Class};
 use giveway_tests::{
-    Alive, Gate, Log, Wakers, each_runtime, eventually, occupy, on_drop, outside, panic_of, recv, runtime, watch,
+    Alive, Gate, Log, Wakers, each_runtime, eventually, occupy, on_drop, outside, panic_of, runtime, watch,
     with_runtimes, with_runtimes_of,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -155,20 +155,20 @@ fn the_workers_have_about_as_many_each() {
 #[test]
 fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
     with_runtimes(|runtime| {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (started, starts) = mpsc::channel();
+        let (stop, now_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(usize::MAX)));
         let polite = runtime.spawn({
-            let stop = stop.clone();
+            let (stop, now_on) = (stop.clone(), now_on.clone());
             async move {
                 while !stop.load(Relaxed) {
-                    let _ = started.send(giveway::task::worker().unwrap());
+                    now_on.store(giveway::task::worker().unwrap(), Relaxed);
                     giveway::yield_now_if_busy().await;
                 }
             }
         });
+        eventually(|| now_on.load(Relaxed) != usize::MAX);
         for _ in 0..100 {
             // Where it is now; it may move when it gives way, and then the pinned task runs at once anyway.
-            let worker = starts.try_iter().last().unwrap_or_else(|| recv(&starts));
+            let worker = now_on.load(Relaxed);
             let pinned = Builder::new().on_worker(worker).spawn_pinned_on(|| async {}, runtime.handle());
             runtime.block_on(pinned).unwrap();
         }

@@ -40,6 +40,8 @@ pub(crate) struct Articles {
 /// What a thread of the crew is called for.
 enum Duty {
     Job(Runnable),
+    /// To drop a job that is not to be run any more.
+    Drop(Runnable),
     /// To hold a core, if it is still to be had.
     StandIn(usize, Loan),
 }
@@ -73,6 +75,8 @@ struct State {
     serving: usize,
     // Those of them that hold a core.
     standing_in: usize,
+    // Those of them that are in a job.
+    running: usize,
     // Threads that have not ended.
     members: HashMap<u64, Member>,
     // Polls that go on without a core, and home threads that wait for theirs.
@@ -118,7 +122,10 @@ impl Crew {
             return;
         }
         state.jobs.push_back(job);
-        self.call_one(shared, state, self.articles.prompt.min(self.articles.most));
+        if state.running < self.articles.most {
+            self.call_one(shared, state, self.articles.prompt.min(self.articles.most));
+        }
+        // Otherwise whoever is done with a job takes it.
     }
 
     /// Sends somebody for a core. If there is nobody to be had its holder keeps it.
@@ -162,6 +169,10 @@ impl Crew {
         let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
         if state.jobs.is_empty() || state.closed {
             self.stalled.store(false, Relaxed);
+        } else if state.running < self.articles.most
+            && let Some((_, parker)) = state.idle.pop()
+        {
+            parker.unpark();
         }
         let numbers: Vec<_> = (0..some).map(|_| state.reserve()).collect();
         drop(state);
@@ -185,18 +196,22 @@ impl Crew {
                     None => state.retired.push(handle),
                 }
             }
-            Err(error) => self.refused(number, &error),
+            Err(error) => self.refused(shared, number, &error),
         }
     }
 
     /// The OS refused a thread. The others come to the jobs when they can; but if there are no others, nobody does.
     #[cold]
-    fn refused(&self, number: u64, error: &std::io::Error) {
+    fn refused(&self, shared: &Shared, number: u64, error: &std::io::Error) {
         let mut state = self.lock();
         state.members.remove(&number);
         state.serving -= 1;
         let left = if state.job_threads() > 0 {
-            self.stalled.store(!state.jobs.is_empty(), Relaxed);
+            if !state.jobs.is_empty() {
+                // The monitor tries again.
+                self.stalled.store(true, Relaxed);
+                shared.monitor.call();
+            }
             VecDeque::new()
         } else {
             state.loans.clear();
@@ -217,22 +232,29 @@ impl Crew {
     }
 
     /// Waits for something to do. None: the thread is to end.
-    fn next(&self, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
+    fn next(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
         let mut state = self.lock();
         state.doing(me, None);
         loop {
             // Also when the runtime closes: what is queued there is to be dropped.
             if let Some((core, loan)) = state.loans.pop_front() {
                 state.standing_in += 1;
+                if !state.jobs.is_empty() && !self.is_stalled() {
+                    // It was on its way to one of them.
+                    self.stalled.store(true, Relaxed);
+                    shared.monitor.call();
+                }
                 return Some(Duty::StandIn(core, loan));
+            }
+            if (state.running < self.articles.most || state.closed)
+                && let Some(job) = state.jobs.pop_front()
+            {
+                state.doing(me, Some(Work::of(&job)));
+                return Some(if state.closed { Duty::Drop(job) } else { Duty::Job(job) });
             }
             if state.closed {
                 state.serving -= 1;
                 return None;
-            }
-            if let Some(job) = state.jobs.pop_front() {
-                state.doing(me, Some(Work::of(&job)));
-                return Some(Duty::Job(job));
             }
             let patience = if state.idle.is_empty() { LAST_STAYS } else { 1 };
             state.idle.push((me, parker.clone()));
@@ -320,23 +342,20 @@ impl Crew {
         !state.jobs.is_empty() || !state.away.is_empty() || state.members.values().any(|member| member.doing.is_some())
     }
 
-    /// No job is taken any more, nor begun, and idle threads end.
-    pub(crate) fn close(&self) {
+    /// No job is taken any more, nor begun; those that wait are dropped by the threads there are, or by one more.
+    pub(crate) fn close(&self, shared: &Arc<Shared>) {
         let mut state = self.lock();
-        state.closed = true;
+        if std::mem::replace(&mut state.closed, true) {
+            return;
+        }
         let idle = std::mem::take(&mut state.idle);
+        // All that there are may be stuck in a job.
+        let one_more = (idle.is_empty() && !state.jobs.is_empty()).then(|| state.reserve());
         drop(state);
         idle.iter().for_each(|(_, parker)| parker.unpark());
-    }
-
-    /// Drops what is queued, and takes nothing any more.
-    pub(crate) fn drop_jobs(&self) {
-        let mut state = self.lock();
-        // Whoever comes first: between the gate and the crew a job may be submitted.
-        state.closed = true;
-        let jobs = std::mem::take(&mut state.jobs);
-        drop(state);
-        drop(jobs);
+        if let Some(number) = one_more {
+            self.start(shared, number);
+        }
     }
 
     /// Waits until every thread has ended and nobody is away, or for the deadline. What is still going on.
@@ -366,7 +385,10 @@ impl Crew {
 
     /// Whether this is one of the crew's threads.
     pub(crate) fn has(&self, thread: ThreadId) -> bool {
-        self.lock().members.values().any(|member| member.thread == Some(thread))
+        let state = self.lock();
+        state.members.values().any(|member| member.thread == Some(thread))
+            // In the destructors of its thread-locals.
+            || state.retired.iter().any(|handle| handle.thread().id() == thread)
     }
 }
 
@@ -387,6 +409,7 @@ impl State {
 
     fn doing(&mut self, me: u64, work: Option<Work>) {
         if let Some(member) = self.members.get_mut(&me) {
+            self.running = self.running + usize::from(work.is_some()) - usize::from(member.doing.is_some());
             member.doing = work;
         }
     }
@@ -410,7 +433,7 @@ fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
     crew.started(me);
     let inside = context::Entered::new(shared.clone());
     shared.hooks.thread_started();
-    while let Some(duty) = crew.next(me, &parker) {
+    while let Some(duty) = crew.next(shared, me, &parker) {
         match duty {
             Duty::Job(job) => {
                 let named = context::Running::new(shared, job.metadata().id, class);
@@ -421,6 +444,7 @@ fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
                     shared.monitor.call();
                 }
             }
+            Duty::Drop(job) => drop(job),
             Duty::StandIn(core, loan) => {
                 worker::stand_in(shared, core, loan);
                 crew.stood_in();

@@ -18,7 +18,8 @@ use std::panic::Location;
 /// points in it never give way ([`should_yield`](crate::should_yield) is false), and the budget does not count. Outside of
 /// a task it is just called; unlike tokio's, it panics nowhere.
 ///
-/// Other futures *of the same task* do wait: those beside this one in a `join!` or `select!`. If they must not, use
+/// Other futures *of the same task* do wait: those beside this one in a `join!` or `select!`, and a `timeout` around it. If
+/// they must not, use
 /// [`spawn_blocking`](super::spawn_blocking).
 ///
 /// # Not guaranteed
@@ -61,15 +62,15 @@ where
 ///
 /// # Panics
 ///
-/// On a worker of a runtime that is being shut down, whose timers and sockets nobody may serve any more.
+/// On a worker outside of a task.
 #[track_caller]
 pub(crate) fn on_any_thread<R>(f: impl FnOnce() -> R) -> R {
     context::with_worker(|worker| match worker {
         None => f(),
         Some(worker) if worker.may_lend() => worker.lend(None, f),
         Some(_) => panic!(
-            "`block_on` was called on a worker thread of a Giveway runtime outside of a task, or while the runtime is \
-             being shut down; nobody would serve it there"
+            "`block_on` was called on a worker thread of a Giveway runtime outside of a task: in a thread hook, a waker, or a \
+             destructor during shutdown; nobody would serve it there"
         ),
     })
 }

@@ -15,7 +15,8 @@ use std::task::{Context, Poll};
 /// [`Builder::max_blocking_threads`](crate::Builder::max_blocking_threads); they end when they have had nothing to do for
 /// a while. More jobs than that wait in line, first come, first served.
 ///
-/// A job runs to its end once it has started: [`abort`](JoinHandle::abort) and a shutdown keep it from starting, no more.
+/// A job runs to its end once it has started: [`abort`](JoinHandle::abort) and a shutdown keep it from starting, no more. (The
+/// handle of one that was aborted says so when its turn has come.)
 /// Dropping the runtime waits for jobs that have started; [`shutdown_timeout`](crate::Runtime::shutdown_timeout) has a
 /// deadline, and names them.
 ///

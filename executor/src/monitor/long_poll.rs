@@ -65,7 +65,7 @@ impl LongPoll {
         self.worker
     }
 
-    /// How long the poll took: at least this, and at most 10 ms more, for nobody looks at the clock when a poll begins.
+    /// How long the poll took, to within some 10 ms: nobody looks at the clock when a poll begins.
     pub fn length(&self) -> Duration {
         self.length
     }
@@ -148,7 +148,7 @@ impl Reports {
             length_ms = poll.length.as_millis() as u64,
             has_ended = poll.has_ended,
             stack = poll.stack(),
-            "a task was in one poll for too long"
+            "a task goes on or went on for too long in one poll"
         );
         if let Some(hook) = &shared.hooks.on_long_poll {
             if let Err(payload) = contain(|| hook(poll)) {
@@ -156,8 +156,8 @@ impl Reports {
             }
         } else if cfg!(debug_assertions) {
             eprintln!(
-                "giveway: {poll}; the tasks behind it had to wait. Give way with `yield_now_if_busy`, or block in \
-                 `spawn_blocking`. (Reported once a cause, in debug builds; see `Builder::on_long_poll`.)"
+                "giveway: the tasks behind this one had to wait; give way with `yield_now_if_busy`, or block in \
+                 `spawn_blocking` or `block_in_place` (once a cause, in debug builds; see `Builder::on_long_poll`): {poll}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The one thread without a core: it notices what workers that are stuck in a poll cannot.
+//! The one thread that never has a core: it notices what workers that are stuck in a poll cannot.
 //!
 //! Its duties so far:
 //!
@@ -37,7 +37,7 @@ pub use long_poll::LongPoll;
 
 use crate::blocking::LONG;
 use crate::parker::Parker;
-use crate::runtime::{Phase, Shared, context};
+use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
 use polls::Polls;
@@ -160,11 +160,8 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 }
 
 /// While the runtime closes there may be threads that wait for a timer or a socket inside of a task, and no worker any more
-/// to serve them. (And jobs that nobody is to run are dropped here, where no destructor holds up anybody.)
+/// to serve them.
 fn serve_the_last(shared: &Arc<Shared>) {
-    let inside = context::Entered::new(shared.clone());
-    shared.crews().iter().for_each(|crew| crew.drop_jobs());
-    drop(inside);
     let (parker, mut ready) = (&shared.monitor.parker, Vec::new());
     while shared.gate.phase() != Phase::Terminated {
         let mut turn = Ok(Turn::Taken);
@@ -228,6 +225,8 @@ fn watch(shared: &Arc<Shared>) {
             alert = ALERT_LOOKS;
         }
     }
+    // What is known by now is not lost with the runtime.
+    polls.all_over(shared, Instant::now());
 }
 
 /// For how long the monitor leaves the reactor to the workers.

@@ -29,6 +29,8 @@ struct Seen {
     unasked_since: Instant,
     // It was asked to return at the last look.
     asked: bool,
+    // It was asked to return, and did not.
+    deaf: bool,
     // How long its thread had waited for a CPU when it was seen the second time.
     starved: Option<Duration>,
     // What there will be to report of it.
@@ -37,7 +39,7 @@ struct Seen {
 
 impl Seen {
     fn new(poll: u32, loan: Option<Loan>, now: Instant) -> Self {
-        Self { poll, loan, began: now, unasked_since: now, asked: false, starved: None, report: None }
+        Self { poll, loan, began: now, unasked_since: now, asked: false, deaf: false, starved: None, report: None }
     }
 }
 
@@ -91,6 +93,7 @@ impl Polls {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
             shared.scheduler.has_returned(index);
+            seen.deaf |= seen.asked;
             (seen.asked, seen.unasked_since) = (false, now);
         } else if now - seen.unasked_since >= SLICE {
             shared.scheduler.ask_to_return(index, seen.poll);
@@ -119,7 +122,8 @@ impl Polls {
         }
         let starved = post.starved();
         let before = *seen.starved.get_or_insert(starved);
-        if length < shared.hooks.long_poll_threshold {
+        // One that returns when it is asked holds up nobody.
+        if length < shared.hooks.long_poll_threshold || !seen.deaf {
             return;
         }
         if 2 * starved.saturating_sub(before) > length {

@@ -110,7 +110,10 @@ fn note() {
 /// A line for each function from where the signal hit down to the poll.
 fn describe(frames: &[AtomicUsize]) -> Box<str> {
     let address = |frame: &AtomicUsize| ptr::without_provenance_mut(frame.load(Relaxed));
-    let is_handler = |frame: &AtomicUsize| names(address(frame)).iter().any(|name| name.contains("stack::handle"));
+    // Without full debug information names have no path.
+    let is_handler = |frame: &AtomicUsize| {
+        names(address(frame)).iter().any(|name| name == "handle" || name.contains("stack::handle"))
+    };
     // The handler's own frames are of no interest, nor is the system's that called it.
     let handler = frames.iter().position(is_handler);
     let (mut text, mut number) = (String::new(), 0);

@@ -281,7 +281,8 @@ impl Builder {
         self
     }
 
-    /// Called when a poll has gone on for too long, once a cause: the place where its task was spawned.
+    /// Called when a poll has gone on for too long, once a cause: the place where its task was spawned. (A helper of yours that
+    /// spawns is one place for all its callers, unless it is `#[track_caller]`.)
     ///
     /// A task that computes or blocks for long in one poll holds up all that is queued behind it. The report comes when the
     /// poll has returned, with its length; or after a second, if it has not. Time that the thread had to wait for a CPU
@@ -302,8 +303,9 @@ impl Builder {
         self
     }
 
-    /// How long a poll has to go on to be [reported](Self::on_long_poll). By default 10 ms; the monitor looks every few
-    /// milliseconds, so less makes little difference. [`Duration::MAX`] turns the reports off.
+    /// How long a poll has to go on to be [reported](Self::on_long_poll). By default 10 ms; less makes no difference. One that
+    /// returns when it is asked to, which it is after 10 ms, at its next yield point or budgeted operation, is not
+    /// reported; nor, for that, is every poll that takes less than some 25 ms. [`Duration::MAX`] turns the reports off.
     ///
     /// # Examples
     ///
@@ -325,6 +327,9 @@ impl Builder {
     /// system call that the poll is in may return early with `EINTR`, as with any signal; the standard library copes, a C
     /// library may not. A handler that the program has for this signal is called as well.
     ///
+    /// What the addresses mean is looked up by the monitor, in a debug build for half a second the first time, and as well as
+    /// the program has debug information (`debug = "line-tables-only"` in the profile is enough for lines).
+    ///
     /// # Examples
     ///
     /// ```
@@ -342,7 +347,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the number of workers, given here or by `GIVEWAY_WORKERS`, is
-    /// not one to [`MAX_WORKERS`], or a thread name holds a NUL byte; otherwise what the OS says when it refuses a
+    /// not one to [`MAX_WORKERS`], if there may be no blocking thread, or if a thread name holds a NUL byte; otherwise what the OS says when it refuses a
     /// thread. Threads already started have ended by then.
     ///
     /// # Examples

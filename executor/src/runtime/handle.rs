@@ -176,9 +176,10 @@ impl Handle {
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.shared.refuse_in_forked_child();
+        let place = Location::caller();
         on_any_thread(|| {
             let _inside = self.enter();
-            block_on::block_on(&self.shared, future)
+            block_on::block_on(&self.shared, place, future)
         })
     }
 

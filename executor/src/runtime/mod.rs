@@ -34,6 +34,8 @@ use std::time::Duration;
 /// [`shutdown_timeout`](Self::shutdown_timeout). A task's destructor may do whatever it likes: wake, spawn (the new
 /// future is dropped at once), drop other handles.
 ///
+/// [Blocking jobs](crate::spawn_blocking) that have started are waited for, those that have not are cancelled.
+///
 /// To let tasks finish instead, join them first.
 ///
 /// Dropped by one of its own workers (a task owned the last reference), it does not wait for the threads: they finish
@@ -79,8 +81,8 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// Panics if the future does; in the child of a `fork`; and on a worker thread outside of a task, or while its runtime
-    /// is being shut down.
+    /// Panics if the future does; in the child of a `fork`; and on a worker thread outside of a task: in a thread hook, in a
+    /// waker that the worker wakes, in a destructor while its runtime is being shut down.
     ///
     /// # Examples
     ///
@@ -304,12 +306,14 @@ pub(crate) fn try_default_runtime() -> std::io::Result<&'static Runtime> {
 ///
 /// Unlike tokio's, it may be nested, also inside of a task; the outer future makes no progress meanwhile. On a worker
 /// thread the tasks that are queued behind go on elsewhere as soon as the inner future has to wait, as with
-/// [`block_in_place`](crate::block_in_place). It costs a thread for as long as it waits: use `.await` where you can.
+/// [`block_in_place`](crate::block_in_place). It costs a thread for as long as it waits: use `.await` where you can. In a
+/// [pinned](crate::spawn_pinned) task it must not wait for another of the same worker, which nobody else may run.
 ///
 /// # Panics
 ///
 /// Panics if the future does; in the child of a `fork`; if the default runtime cannot be started; and on a worker thread
-/// outside of a task (in a thread hook), or while its runtime is being shut down (in a destructor).
+/// outside of a task: in a thread hook, in a waker that the worker wakes, in a destructor while its runtime is being shut
+/// down.
 ///
 /// # Examples
 ///

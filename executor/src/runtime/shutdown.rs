@@ -147,7 +147,7 @@ impl Shared {
         self.wake_all_workers();
         self.posts.iter().for_each(|post| post.home.unpark());
         self.monitor.call();
-        self.crews().iter().for_each(|crew| crew.close());
+        self.crews().iter().for_each(|crew| crew.close(self));
         // A call may be waiting for what is queued behind it to be dropped.
         for (core, post) in self.posts.iter().enumerate() {
             if let Some(loan) = post.lease.on_loan() {
@@ -251,6 +251,7 @@ pub(crate) fn without_workers(shared: &Arc<Shared>) {
     } {
         thread::yield_now();
     }
+    let _inside = context::Entered::new(shared.clone());
     shared.terminate();
 }
 

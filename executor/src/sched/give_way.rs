@@ -122,7 +122,7 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Has the yield points of a core look closer, whoever is idle. Unlike [`Self::ask_to_return`] it asks nothing of a poll
     /// that has none.
-    pub(super) fn ask_to_yield(&self, core: usize) {
+    pub(crate) fn ask_to_yield(&self, core: usize) {
         let remote = &self.cores()[core];
         if remote.ask_to_return(remote.polling()) {
             self.idle.distract();

@@ -383,7 +383,8 @@ fn a_pinned_task_that_gives_way_goes_behind_what_is_queued_here_and_one_of_anoth
     scheduler.pinned_again(&cores[0], Box::new(99), true);
     let core = &cores[0];
     let next = || {
-        let own = scheduler.next_local(core).or_else(|| scheduler.take_injected(core).map(|task| (task, Source::Queue)));
+        let own =
+            scheduler.next_local(core).or_else(|| scheduler.take_injected(core).map(|task| (task, Source::Queue)));
         own.or_else(|| scheduler.next_before_pinned(core))
     };
     let order: Vec<_> = std::iter::from_fn(next).map(|(task, _)| *task).collect();

@@ -112,6 +112,29 @@ impl Builder {
         context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
     }
 
+    /// As [`spawn_blocking`](Self::spawn_blocking), in the runtime of `handle`.
+    ///
+    /// # Panics
+    ///
+    /// In the child of a `fork`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let job = giveway::task::Builder::new().name("index").spawn_blocking_on(|| 1, runtime.handle());
+    /// assert_eq!(runtime.block_on(job).unwrap(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_blocking_on<F, R>(self, f: F, handle: &Handle) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        blocking::spawn_on(&handle.shared, self.name, self.class, Location::caller(), f)
+    }
+
     /// The worker that a [pinned](Self::spawn_pinned) task stays on: one of
     /// [`Handle::workers`](crate::Handle::workers), from 0. By default the one with the fewest. Other tasks move at will,
     /// and take no notice.

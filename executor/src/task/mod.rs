@@ -22,7 +22,9 @@ pub use id::Id;
 pub use join::JoinHandle;
 pub use join_set::JoinSet;
 
+pub use crate::blocking::{block_in_place, spawn_blocking};
 pub use crate::host::{should_yield, yield_now_if_busy};
+pub use crate::pinned::spawn_pinned;
 pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
 pub(crate) use contain::{Payload, contain, drop_contained};
@@ -118,7 +120,8 @@ pub fn yield_now() -> YieldNow {
 
 /// The number of the worker that runs on this thread: of [`Handle::workers`](crate::Handle::workers), from 0.
 ///
-/// None on a thread that is none, and in [`block_in_place`](crate::block_in_place).
+/// None on a thread that is none, and in a task that has lost its worker's place in
+/// [`block_in_place`](crate::block_in_place) or a nested [`block_on`](crate::block_on), up to its next await.
 ///
 /// # Examples
 ///

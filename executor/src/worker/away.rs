@@ -35,9 +35,19 @@ pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
 }
 
 impl Worker {
-    /// Whether the core can be lent: a poll goes on here, and the runtime is open.
+    /// Whether the core can be lent: a poll goes on here, and nobody further up the stack has the core in his hands.
+    #[inline]
     pub(crate) fn may_lend(&self) -> bool {
-        self.post().is_running() && self.shared.gate.phase() == Phase::Open
+        self.may_lend.get()
+    }
+
+    /// Runs `f`, in which the core may be lent or may not.
+    #[inline]
+    pub(super) fn lending<R>(&self, may: bool, f: impl FnOnce() -> R) -> R {
+        let before = self.may_lend.replace(may);
+        let result = f();
+        self.may_lend.set(before);
+        result
     }
 
     /// Runs `f`, which may block, without the core. `site` says how long it is likely to take; without one nobody is told
@@ -55,7 +65,6 @@ impl Worker {
         let back = ComeBack { worker: self, loan, site, since };
         match expect {
             Expect::Short => {}
-            Expect::Unknown if somebody_idle => {}
             Expect::Unknown => self.shared.monitor.watch_calls(),
             Expect::Long => self.about_to_wait(),
         }
@@ -77,7 +86,7 @@ impl Worker {
         // Ordering: SeqCst fence, partner of the one in `Shared::close`.
         fence(SeqCst);
         if self.shared.gate.phase() != Phase::Open {
-            // The runtime has been closed since it was asked whether the core may be lent.
+            // What is queued here is to be dropped, and the call may wait for that.
             self.about_to_wait();
         }
         loan
@@ -182,6 +191,8 @@ impl Worker {
             if shared.scheduler.idle.remove(self.index) {
                 // Its holder is asleep, and is woken as a searcher.
                 shared.unpark(Some(self.index));
+            } else {
+                shared.scheduler.ask_to_yield(self.index);
             }
             post.home.park();
         }

@@ -83,6 +83,9 @@ pub(crate) struct Worker {
     left_asked: Cell<u32>,
     // Whether somebody was sent for the core.
     offered: Cell<bool>,
+    // Whether the code that runs may lend the core: a task's, and not a waker's or a destructor's that the worker itself
+    // calls while it has the core in its hands.
+    may_lend: Cell<bool>,
 }
 
 /// The home thread of a core.
@@ -188,6 +191,7 @@ impl Worker {
             left_tick: Cell::new(0),
             left_asked: Cell::new(0),
             offered: Cell::new(false),
+            may_lend: Cell::new(false),
         }
     }
 

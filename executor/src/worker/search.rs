@@ -88,8 +88,9 @@ impl Worker {
 
     fn wake_ready(&self, mut ready: Vec<Waker>) -> bool {
         let any = !ready.is_empty();
-        // The wakers are anybody's code: nothing is borrowed while they run.
-        wake_all(&mut ready);
+        // The wakers are anybody's code: nothing of ours is borrowed while they run. But a yield point, which looks too, goes
+        // on with its core after them.
+        self.lending(false, || wake_all(&mut ready));
         self.ready.replace(ready);
         any
     }

@@ -82,9 +82,11 @@ impl Worker {
             _ if rationed => self.ration.get(),
             Source::Queue | Source::Yielded | Source::Overdue => OPERATIONS,
         };
-        let left = with_budget(budget, || {
-            task.run();
-            giveway_budget::remaining()
+        let left = self.lending(true, || {
+            with_budget(budget, || {
+                task.run();
+                giveway_budget::remaining()
+            })
         });
         if self.hold.get() != Hold::Core {
             // The rest is for another to do.
