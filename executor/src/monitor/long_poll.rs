@@ -5,7 +5,6 @@ use crate::task::{Id, contain, describe, drop_contained};
 use std::collections::HashSet;
 use std::fmt;
 use std::panic::Location;
-use std::ptr;
 use std::time::Duration;
 
 /// So many causes are reported and no more: a program that has more of them has other worries.
@@ -109,7 +108,8 @@ impl fmt::Display for LongPoll {
 /// The causes that were reported.
 #[derive(Default)]
 pub(super) struct Reports {
-    causes: HashSet<*const Location<'static>>,
+    // By what they say, and not by address: the compiler may make several of one.
+    causes: HashSet<&'static Location<'static>>,
 }
 
 impl Reports {
@@ -122,7 +122,7 @@ impl Reports {
     /// A poll has gone on for too long: what is known of it, unless its cause was reported before.
     pub(super) fn begin(&mut self, shared: &Shared, worker: usize) -> Option<LongPoll> {
         let (id, spawned_at) = shared.posts[worker].running()?;
-        if !self.causes.insert(ptr::from_ref(spawned_at)) {
+        if !self.causes.insert(spawned_at) {
             return None;
         }
         let mut name = None;

@@ -121,7 +121,7 @@ pub fn yield_now() -> YieldNow {
 /// The number of the worker that runs on this thread: of [`Handle::workers`](crate::Handle::workers), from 0.
 ///
 /// None on a thread that is none, and in a task that has lost its worker's place in
-/// [`block_in_place`](crate::block_in_place) or a nested [`block_on`](crate::block_on), up to its next await.
+/// [`block_in_place`] or a nested [`block_on`](crate::block_on), up to its next await.
 ///
 /// # Examples
 ///
