@@ -1,6 +1,6 @@
 //! The one thread that never has a core: it notices what workers that are stuck in a poll cannot.
 //!
-//! Its duties so far:
+//! Its duties:
 //!
 //! - A task in the slot of a worker whose poll does not return is handed to another. A slot is not announced when it is
 //!   filled (that is what makes a hand-off between two tasks cost no system call), so somebody has to look whether its
@@ -10,7 +10,12 @@
 //! - A poll that goes on for 10 ms is asked to return at its next yield point or budgeted operation. A polite loop on a
 //!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
 //!   so does an abort.
+//!   One that does not return when it is asked is reported, once a cause (`polls.rs`, `long_poll.rs`, `stack.rs`).
 //! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
+//! - Somebody is sent for the core of a blocking call that is long (`blocking/hand_off.md`): after 20 µs if the place that it
+//!   comes from is new, otherwise if it is the same at two looks.
+//! - A worker is woken if work is queued and nobody searches, which must not be.
+//! - Blocking threads are started while jobs wait, and deadlocks are looked for when everything rests.
 //!
 //! # How often it looks
 //!
@@ -24,6 +29,7 @@
 //!   nothing, many times in a row, it stays away for twice as long, up to three milliseconds: so the first bad poll after a
 //!   fifth of a second without is noticed that much later, and those after it soon.
 //! - Every three milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
+//! - Every millisecond while blocking jobs wait for a thread.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that.
@@ -200,6 +206,7 @@ fn watch(shared: &Arc<Shared>) {
             quiet_since = None;
             continue;
         }
+        wake_for_what_is_queued(shared);
         let waits_for_io = shared.reactor.has_something();
         if waits_for_io {
             trust.learn(look_at_io(shared));
@@ -244,6 +251,15 @@ impl Trust {
         } else {
             *self = Self { pause: (self.pause * 2).min(TRUST_FOR), earned: 0 };
         }
+    }
+}
+
+/// Work is queued, a worker is idle, and nobody searches: that must not be, and lasts no longer than a look. By the same
+/// books as everybody: a worker woken past the idle set would be counted wrongly for ever (tokio PR 8372).
+fn wake_for_what_is_queued(shared: &Shared) {
+    let scheduler = &shared.scheduler;
+    if scheduler.idle.must_wake() && scheduler.anything_queued() {
+        shared.unpark(scheduler.announce());
     }
 }
 
