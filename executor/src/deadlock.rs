@@ -11,7 +11,6 @@
 
 use crate::parker::Parker;
 use crate::runtime::{Handle, Shared};
-use crate::task::describe;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,17 +78,11 @@ impl Watch {
 }
 
 fn describe_deadlock(shared: &Shared) -> String {
-    struct Task<'a>(&'a crate::task::Meta);
-    impl fmt::Display for Task<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            describe(f, self.0.id, self.0.name(), self.0.location())
-        }
-    }
     let (mut tasks, mut count) = (Vec::new(), 0);
     shared.registry.for_each(|meta| {
         count += 1;
         if count <= MOST {
-            tasks.push((meta.id, Task(meta).to_string()));
+            tasks.push((meta.id, meta.to_string()));
         }
     });
     tasks.sort();

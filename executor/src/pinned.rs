@@ -101,11 +101,9 @@ where
 
 /// The schedule function of a pinned task. For the pointer to the runtime see `worker::schedule`.
 fn schedule(runnable: Runnable, info: ScheduleInfo) {
-    let (shared, worker) = (runnable.metadata().shared, runnable.metadata().pinned_to());
-    // SAFETY: the runtime is alive until the push, as argued at `worker::schedule`, and the pointer came from its `Arc`.
-    unsafe { Arc::increment_strong_count(shared) };
-    // SAFETY: the count just added is ours.
-    let shared = unsafe { Arc::from_raw(shared) };
+    let worker = runnable.metadata().pinned_to();
+    // SAFETY: the runtime is alive until the push, as argued at `worker::schedule`.
+    let shared = unsafe { runnable.metadata().runtime() };
     if info.woken_while_running {
         shared.pinned_again(worker, runnable);
     } else {
@@ -124,6 +122,7 @@ impl Lodging {
         let lodgers = |&worker: &usize| shared.posts[worker].pinned.load(Acquire);
         // Two that choose at once may choose the same: it is only a matter of balance.
         let worker = worker.unwrap_or_else(|| (0..shared.workers()).min_by_key(lodgers).unwrap_or(0));
+        // Ordering: AcqRel, to stand in one chain with the ends of lodgings; the fence below is what counts.
         shared.posts[worker].pinned.fetch_add(1, AcqRel);
         // Ordering: SeqCst fence, partner of the one in `Worker::drop_pinned`. Our count comes before it and our look at the
         // phase after it; theirs the other way round. Either the worker waits for this task, or we see that it will not.

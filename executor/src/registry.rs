@@ -7,7 +7,7 @@
 
 use crate::runtime::context;
 use crate::sync::{Mutex, lock};
-use crate::task::Meta;
+use crate::task::{Id, Meta};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::ptr;
@@ -93,6 +93,17 @@ impl Registry {
                 next = meta.links.next.get();
             }
         }
+    }
+
+    /// The name of a task, if it has one and is still there.
+    pub(crate) fn name_of(&self, id: Id) -> Option<String> {
+        let mut name = None;
+        self.for_each(|meta| {
+            if meta.id == id {
+                name = meta.name().map(str::to_owned);
+            }
+        });
+        name
     }
 
     /// How many tasks are registered.

@@ -144,19 +144,7 @@ fn as_many_tasks_may_be_in_place_as_jobs_may_run_and_both_at_once() {
         let _watch = watch();
         let (runtime, gate) = (limited(1, MOST), Gate::new());
         let jobs: Vec<_> = (0..MOST).map(|_| occupy_thread(runtime.handle(), &gate)).collect();
-        let (arrived, arrivals) = mpsc::channel();
-        let tasks: Vec<_> = (0..MOST)
-            .map(|_| {
-                let (arrived, gate) = (arrived.clone(), gate.clone());
-                runtime.spawn(async move {
-                    block_in_place(|| {
-                        arrived.send(()).unwrap();
-                        gate.wait();
-                    });
-                })
-            })
-            .collect();
-        (0..MOST).for_each(|_| giveway_tests::recv(&arrivals));
+        let tasks = giveway_tests::block_in_place(runtime.handle(), MOST, &gate);
         // None of them keeps the worker.
         runtime.block_on(runtime.spawn(async {})).unwrap();
         gate.open();

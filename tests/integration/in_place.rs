@@ -145,21 +145,9 @@ fn whatever_is_woken_while_the_closure_blocks_runs() {
 fn every_worker_may_be_blocked_in_place_at_once() {
     with_runtimes(|runtime| {
         let all = 3 * runtime.handle().workers();
-        let (arrived, arrivals) = mpsc::channel();
         let gate = Gate::new();
-        let blocked: Vec<_> = (0..all)
-            .map(|_| {
-                let (arrived, gate) = (arrived.clone(), gate.clone());
-                runtime.spawn(async move {
-                    block_in_place(|| {
-                        arrived.send(()).unwrap();
-                        gate.wait();
-                    });
-                })
-            })
-            .collect();
         // More than there are workers, so every core was taken over, some of them twice.
-        (0..all).for_each(|_| recv(&arrivals));
+        let blocked = giveway_tests::block_in_place(runtime.handle(), all, &gate);
         runtime.block_on(runtime.spawn(async {})).unwrap();
         gate.open();
         blocked.into_iter().for_each(|task| runtime.block_on(task).unwrap());

@@ -11,7 +11,7 @@ mod workers;
 pub use child::{Child, in_child, isolated};
 pub use counting::{Drops, Log, Polls};
 pub use futures::{Parked, Wakers, hold, on_drop};
-pub use workers::{each_strict, occupy, on_one_worker, outside};
+pub use workers::{block_in_place, each_strict, occupy, on_one_worker, outside};
 
 use std::any::Any;
 use std::io::Write;

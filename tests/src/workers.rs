@@ -40,15 +40,28 @@ pub fn outside<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 /// Keeps so many workers in a poll each until `gate` opens. Returns when they are.
 #[track_caller]
 pub fn occupy(handle: &Handle, workers: usize, gate: &Gate) -> Vec<JoinHandle<()>> {
+    spawn_waiting(handle, workers, gate, |wait| wait())
+}
+
+/// Has so many tasks block in place until `gate` opens. Returns when they do.
+#[track_caller]
+pub fn block_in_place(handle: &Handle, tasks: usize, gate: &Gate) -> Vec<JoinHandle<()>> {
+    spawn_waiting(handle, tasks, gate, |wait| giveway::block_in_place(wait))
+}
+
+#[track_caller]
+fn spawn_waiting(handle: &Handle, tasks: usize, gate: &Gate, how: fn(&dyn Fn())) -> Vec<JoinHandle<()>> {
     let (started, starts) = mpsc::channel();
-    let occupy_one = || {
+    let spawn_one = || {
         let (gate, started) = (gate.clone(), started.clone());
         handle.spawn(async move {
-            started.send(()).unwrap();
-            gate.wait();
+            how(&|| {
+                started.send(()).unwrap();
+                gate.wait();
+            });
         })
     };
-    let tasks: Vec<_> = (0..workers).map(|_| occupy_one()).collect();
+    let tasks: Vec<_> = (0..tasks).map(|_| spawn_one()).collect();
     tasks.iter().for_each(|_| recv(&starts));
     tasks
 }

@@ -10,7 +10,7 @@
 
 use super::lease::Loan;
 use crate::parker::Parker;
-use crate::runtime::{Shared, context};
+use crate::runtime::{Shared, context, wait_while};
 use crate::task::{Class, Id, Runnable, refuse};
 use crate::worker;
 use std::collections::{HashMap, VecDeque};
@@ -61,7 +61,7 @@ pub(crate) struct Crew {
     articles: Articles,
     state: Mutex<State>,
     one_fewer: Condvar,
-    // Jobs wait and nobody was free to take them. Set under the lock.
+    // Jobs wait and nobody was free to take them.
     stalled: AtomicBool,
 }
 
@@ -147,10 +147,15 @@ impl Crew {
             drop(state);
             self.start(shared, number);
         } else {
-            self.stalled.store(true, Relaxed);
             drop(state);
-            shared.monitor.call();
+            self.stall(shared);
         }
+    }
+
+    /// Jobs wait, and nobody is free to take them: the monitor is to see to it.
+    fn stall(&self, shared: &Shared) {
+        self.stalled.store(true, Relaxed);
+        shared.monitor.call();
     }
 
     fn most_threads(&self, shared: &Shared) -> usize {
@@ -209,8 +214,7 @@ impl Crew {
         let left = if state.job_threads() > 0 {
             if !state.jobs.is_empty() {
                 // The monitor tries again.
-                self.stalled.store(true, Relaxed);
-                shared.monitor.call();
+                self.stall(shared);
             }
             VecDeque::new()
         } else {
@@ -241,8 +245,7 @@ impl Crew {
                 state.standing_in += 1;
                 if !state.jobs.is_empty() && !self.is_stalled() {
                     // It was on its way to one of them.
-                    self.stalled.store(true, Relaxed);
-                    shared.monitor.call();
+                    self.stall(shared);
                 }
                 return Some(Duty::StandIn(core, loan));
             }
@@ -360,17 +363,8 @@ impl Crew {
 
     /// Waits until every thread has ended and nobody is away, or for the deadline. What is still going on.
     pub(crate) fn wait_ended(&self, deadline: Option<Instant>) -> (usize, Vec<Work>) {
-        let mut state = self.lock();
-        while !state.members.is_empty() || !state.away.is_empty() {
-            let left = match deadline {
-                None => Duration::MAX,
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-            };
-            if left.is_zero() {
-                break;
-            }
-            state = self.one_fewer.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let going_on = |state: &State| !state.members.is_empty() || !state.away.is_empty();
+        let state = wait_while(&self.one_fewer, self.lock(), deadline, going_on);
         let away = state.away.values().filter_map(|away| away.work.as_ref());
         let work = state.members.values().filter_map(|member| member.doing.as_ref()).chain(away).cloned().collect();
         (state.members.len() + state.away.len(), work)

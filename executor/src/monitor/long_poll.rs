@@ -34,7 +34,7 @@ const MOST: usize = 1_024;
 #[derive(Clone, Debug)]
 pub struct LongPoll {
     id: Id,
-    name: Option<Box<str>>,
+    name: Option<String>,
     spawned_at: &'static Location<'static>,
     worker: usize,
     length: Duration,
@@ -125,12 +125,7 @@ impl Reports {
         if !self.causes.insert(spawned_at) {
             return None;
         }
-        let mut name = None;
-        shared.registry.for_each(|meta| {
-            if meta.id == id {
-                name = meta.name().map(Box::from);
-            }
-        });
+        let name = shared.registry.name_of(id);
         let stack = sample(shared, worker);
         Some(LongPoll { id, name, spawned_at, worker, length: Duration::ZERO, has_ended: false, out: false, stack })
     }

@@ -15,7 +15,7 @@ pub use report::{ShutdownReport, StuckTask};
 
 pub(crate) use hooks::Hooks;
 pub(crate) use shared::{Post, Shared};
-pub(crate) use shutdown::{Gate, Phase, drop_injected};
+pub(crate) use shutdown::{Gate, Phase, drop_injected, wait_while};
 
 use crate::task::{Class, JoinHandle};
 use std::fmt;

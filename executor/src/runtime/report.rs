@@ -62,11 +62,10 @@ impl ShutdownReport {
                 StuckTask { id, name, spawned_at, place }
             }));
         }
-        shared.registry.for_each(|meta| {
-            if let Some(task) = tasks.iter_mut().find(|task| task.id == meta.id) {
-                task.name = meta.name().map(str::to_owned);
-            }
-        });
+        // A job knows its own, and is not registered.
+        for task in tasks.iter_mut().filter(|task| task.name.is_none()) {
+            task.name = shared.registry.name_of(task.id);
+        }
         Self { threads, tasks }
     }
 

@@ -5,7 +5,7 @@ use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::Meta;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -107,23 +107,33 @@ impl Gate {
 
     /// Waits until every worker's thread has ended, or the deadline. The workers that have not.
     fn wait_ended(&self, deadline: Option<Instant>) -> Vec<usize> {
-        let mut ended = self.lock_ended();
-        while ended.contains(&false) {
-            let left = match deadline {
-                None => Duration::MAX,
-                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-            };
-            if left.is_zero() {
-                break;
-            }
-            ended = self.one_more_ended.wait_timeout(ended, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let ended = wait_while(&self.one_more_ended, self.lock_ended(), deadline, |ended| ended.contains(&false));
         (0..ended.len()).filter(|&worker| !ended[worker]).collect()
     }
 
     fn lock_ended(&self) -> std::sync::MutexGuard<'_, Vec<bool>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Waits for what is behind a lock to change, until `waits` says no, or for the deadline.
+pub(crate) fn wait_while<'a, T>(
+    changed: &Condvar,
+    mut state: MutexGuard<'a, T>,
+    deadline: Option<Instant>,
+    waits: impl Fn(&T) -> bool,
+) -> MutexGuard<'a, T> {
+    while waits(&state) {
+        let left = match deadline {
+            None => Duration::MAX,
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+        };
+        if left.is_zero() {
+            break;
+        }
+        state = changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    state
 }
 
 /// Drops what is in the queues that belong to no core, with no lock held.

@@ -1,14 +1,16 @@
 //! What the runtime knows of a task, in the task's own allocation.
 
-use super::{Class, Id};
+use super::{Class, Id, describe};
 use crate::registry::Links;
 use crate::runtime::Shared;
 use crate::sched::PointerSized;
 use std::cell::{Cell, UnsafeCell};
+use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::Deref;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Release},
@@ -236,6 +238,18 @@ impl Meta {
         self.waker.set(Some(waker.vtable()));
     }
 
+    /// The runtime, counted.
+    ///
+    /// # Safety
+    ///
+    /// The runtime is alive: see `crate::worker::schedule`.
+    pub(crate) unsafe fn runtime(&self) -> Arc<Shared> {
+        // SAFETY: the caller says that it is alive, and the pointer came from its `Arc`.
+        unsafe { Arc::increment_strong_count(self.shared) };
+        // SAFETY: the count just added is ours.
+        unsafe { Arc::from_raw(self.shared) }
+    }
+
     /// Enters the task into the registry of its runtime, if it is not there. For whoever spawns or polls it.
     ///
     /// The registry counts as a waker. Without it async-task would free a detached task as soon as nobody could wake it
@@ -309,6 +323,13 @@ impl Meta {
     pub(crate) fn is_aborted(&self) -> bool {
         // Ordering: acquire, partner of the release in `abort`: what the aborter did before, destructors see.
         self.aborted.load(Acquire)
+    }
+}
+
+/// As errors and reports call it.
+impl fmt::Display for Meta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        describe(f, self.id, self.name(), self.location())
     }
 }
 

@@ -138,16 +138,14 @@ pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
         Some(worker) if ptr::eq(Arc::as_ptr(&worker.shared), shared) => {
             worker.schedule(runnable, info.woken_while_running);
         }
-        _ => schedule_from_outside(shared, runnable, info),
+        _ => schedule_from_outside(runnable, info),
     });
 }
 
 #[cold]
-fn schedule_from_outside(shared: *const Shared, runnable: Runnable, info: ScheduleInfo) {
-    // SAFETY: the runtime is alive, as argued at `schedule`, and the pointer came from its `Arc`.
-    unsafe { Arc::increment_strong_count(shared) };
-    // SAFETY: the count just added is ours.
-    let shared = unsafe { Arc::from_raw(shared) };
+fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
+    // SAFETY: the runtime is alive, as argued at `schedule`.
+    let shared = unsafe { runnable.metadata().runtime() };
     let gives_way = |away: &Worker| away.belongs_to(&shared) && away.left_asked.get() > 0;
     if info.woken_while_running && context::with_away(|away| away.is_some_and(gives_way)) {
         // It was at a yield point when its poll ended, on a thread that has lost its core.
@@ -160,11 +158,8 @@ fn schedule_from_outside(shared: *const Shared, runnable: Runnable, info: Schedu
 /// Asks the user's hook what to do about a task that panicked, and does it.
 #[cold]
 pub(crate) fn task_panicked(meta: &Meta, payload: &(dyn Any + Send)) {
-    // SAFETY: the runtime is alive: whoever polls a task, or runs a job, is a thread of the runtime and holds a count; and
-    // the pointer came from its `Arc`.
-    unsafe { Arc::increment_strong_count(meta.shared) };
-    // SAFETY: the count just added is ours.
-    let shared = unsafe { Arc::from_raw(meta.shared) };
+    // SAFETY: the runtime is alive: whoever polls a task, or runs a job, is a thread of the runtime and holds a count.
+    let shared = unsafe { meta.runtime() };
     match shared.hooks.task_panicked(meta, payload) {
         PanicPolicy::Continue => {}
         PanicPolicy::Shutdown => shared.close(),
