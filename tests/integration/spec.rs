@@ -4,6 +4,7 @@
 use giveway_tests::{Gate, recv, with_runtimes, with_runtimes_of};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 #[test]
 fn l1_work_queued_on_a_worker_that_is_held_up_is_taken_by_an_idle_one() {
@@ -56,6 +57,34 @@ fn l4_f3_a_task_from_outside_runs_though_every_worker_has_endless_work_of_its_ow
             })
             .collect();
         runtime.block_on(runtime.spawn(async {})).unwrap();
+        stop.store(true, SeqCst);
+        runtime.block_on(async {
+            for task in busy {
+                task.await.unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn l4_f3_a_task_from_outside_runs_though_every_poll_is_long_and_every_worker_is_helped() {
+    with_runtimes(|runtime| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let busy: Vec<_> = (0..4 * runtime.handle().workers())
+            .map(|_| {
+                let stop = stop.clone();
+                runtime.spawn(async move {
+                    while !stop.load(SeqCst) {
+                        // Long enough for the monitor to see: the others come for what waits behind it.
+                        std::thread::sleep(Duration::from_millis(12));
+                        giveway::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            runtime.block_on(runtime.spawn(async {})).unwrap();
+        }
         stop.store(true, SeqCst);
         runtime.block_on(async {
             for task in busy {

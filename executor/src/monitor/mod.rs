@@ -196,7 +196,9 @@ fn watch(shared: &Arc<Shared>) {
         } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
             polls.all_over(shared, now);
             shared.scheduler.set_stuck(false);
-            (0..shared.workers()).for_each(|worker| shared.scheduler.has_returned(worker));
+            for worker in 0..shared.workers() {
+                shared.scheduler.has_returned(worker);
+            }
         } else {
             if shared.deadlocks.as_ref().is_some_and(|watch| watch.look(shared)) {
                 monitor.parker.park_until(now + LOOK_EVERY);

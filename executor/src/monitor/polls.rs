@@ -64,10 +64,10 @@ impl Polls {
                 self.seen[index] = Seen::new(poll, loan, now);
                 continue;
             }
-            if full {
+            if full || core.has_task() {
                 core.mark_stuck(poll);
+                stuck = true;
             }
-            stuck |= full || core.has_task();
             match loan {
                 Some(loan) => shared.offer(index, loan),
                 None => self.same_poll(shared, index, running, now),

@@ -5,7 +5,7 @@
 //! when its holder blocks.
 
 use super::ring::Ring;
-use super::{MAX_SLOT_STREAK, Manners, PointerSized, Slot};
+use super::{INJECTOR_TICK, MAX_SLOT_STREAK, Manners, PointerSized, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
@@ -33,6 +33,11 @@ pub(crate) struct Local<T> {
     // Where an overflow passes through; empty otherwise.
     scratch: Deque<T>,
     tick: Cell<u32>,
+    // The injector goes first at the next tick; and the last tick at which it did.
+    injector_hastened: Cell<bool>,
+    injector_served: Cell<u32>,
+    // The last turn was not for what waits behind a stuck core: the next one may be.
+    help_turn: Cell<bool>,
     // Polls in a row that came from the slot.
     slot_streak: Cell<u8>,
     // The last visit to the injector brought little.
@@ -56,6 +61,9 @@ impl<T> Local<T> {
             deque: Deque::new_fifo(),
             scratch: Deque::new_fifo(),
             tick: Cell::new(0),
+            injector_hastened: Cell::new(false),
+            injector_served: Cell::new(0),
+            help_turn: Cell::new(true),
             slot_streak: Cell::new(0),
             poor_visit: Cell::new(false),
             at_home: Cell::new(true),
@@ -97,6 +105,30 @@ impl<T> Local<T> {
         let tick = self.tick.get().wrapping_add(1);
         self.tick.set(tick);
         tick
+    }
+
+    /// The injector is to go first soon: the holder's polls take so long that it would wait for its tick too long.
+    pub(crate) fn hasten_injector(&self) {
+        self.injector_hastened.set(true);
+    }
+
+    /// Whether it goes first at this tick. Never twice in a row: what the core has itself must get its turn.
+    #[inline]
+    pub(super) fn takes_injector_first(&self, tick: u32) -> bool {
+        let hastened = self.injector_hastened.get() && tick.wrapping_sub(self.injector_served.get()) > 1;
+        if hastened || tick.is_multiple_of(INJECTOR_TICK) {
+            self.injector_hastened.set(false);
+            self.injector_served.set(tick);
+            return true;
+        }
+        false
+    }
+
+    /// Whether this turn may go to what waits behind another core. Every second may.
+    pub(super) fn help_turn(&self) -> bool {
+        let turn = self.help_turn.get();
+        self.help_turn.set(!turn);
+        turn
     }
 
     #[inline]

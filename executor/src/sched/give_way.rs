@@ -129,13 +129,15 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// The poll that a core was in is over: if it had been asked to return, it has. The holder's to call, and the
-    /// monitor's if it asked too late.
+    /// The poll that a core was in is over: if it had been asked to return, it has, and this is true. The holder's to call,
+    /// and the monitor's if it asked too late.
     #[inline]
-    pub(crate) fn has_returned(&self, core: usize) {
-        if self.cores()[core].take_return_asked() {
+    pub(crate) fn has_returned(&self, core: usize) -> bool {
+        let asked = self.cores()[core].take_return_asked();
+        if asked {
             self.idle.attract();
         }
+        asked
     }
 
     /// The look of a yield point, for somebody who only asks. True if work waits.

@@ -53,8 +53,9 @@ pub(crate) const DEQUE_CAPACITY: usize = 256;
 /// The most that one steal, or one visit to the injector, may take.
 pub(crate) const MAX_BATCH: usize = DEQUE_CAPACITY / 2;
 
-/// Every so many ticks a worker looks at the injector before its own queue. A prime, so that it does not fall into
-/// step with a load that repeats itself; the same one that Go uses.
+/// Every so many ticks at the latest a worker looks at the injector before its own queue. A prime, so that it does not fall
+/// into step with a load that repeats itself; the same one that Go uses. Sooner if its polls are long: see
+/// [`Local::hasten_injector`].
 pub(crate) const INJECTOR_TICK: u32 = 61;
 
 /// How often in a row the slot may go before the deque.
@@ -170,19 +171,23 @@ impl<T: PointerSized> Scheduler<T> {
         self.injector.push_batch(first.into_iter().chain(rest));
     }
 
-    /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector.
+    /// Steps 1 to 3 of the order: injector every 61st tick or sooner, slot and deque, injector.
     pub(crate) fn next(&self, core: &Local<T>) -> Option<(T, Source)> {
         self.next_local(core)
             .or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
             .or_else(|| self.take_pinned(core))
     }
 
-    /// Steps 1 and 2: what a worker takes without looking further than its own core, but for every 61st time.
+    /// Steps 1 and 2: what a worker takes without looking further than its own core, but for every 61st time, or when
+    /// another is stuck. A turn, whatever comes of it: the tick is the number of the poll.
     #[inline]
     pub(crate) fn next_local(&self, core: &Local<T>) -> Option<(T, Source)> {
-        if core.advance_tick().is_multiple_of(INJECTOR_TICK)
+        if core.takes_injector_first(core.advance_tick())
             && let Some(task) = self.take_injected(core)
         {
+            return Some((task, Source::Queue));
+        }
+        if let Some(task) = self.help_the_stuck(core) {
             return Some((task, Source::Queue));
         }
         if core.may_run_slot()
@@ -235,20 +240,21 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// Takes a share of what waits behind a core that is stuck: one to run, the rest to this core's own queue. For workers
-    /// that always find something else to do, at the reactor say, and so never search.
+    /// Takes the oldest of what waits behind a core that is stuck. For workers that always find something else to do, at the
+    /// reactor say, and so never search.
+    ///
+    /// One, and not twice in a row: two cores with nothing but long polls would take half of their queues from each other for
+    /// ever, and tasks in the middle would go from queue to queue and never run.
     #[inline]
-    pub(crate) fn help_the_stuck(&self, core: &Local<T>) -> Option<T> {
-        if self.stuck.load(Relaxed) { self.help_now(core) } else { None }
+    fn help_the_stuck(&self, core: &Local<T>) -> Option<T> {
+        if self.stuck.load(Relaxed) && core.help_turn() { self.help_now(core) } else { None }
     }
 
     #[cold]
     fn help_now(&self, core: &Local<T>) -> Option<T> {
-        let task = self.steal(core, SEARCH_ROUNDS - 1, false);
-        if task.is_some() {
-            // Not as a searcher: nobody else was told of the rest.
-            core.set_unannounced(Quiet::Work);
-        } else {
+        let mut stuck = self.others(core).filter(|other| other.is_stuck());
+        let task = stuck.find_map(|other| other.steal_one().or_else(|| other.slot.take()));
+        if task.is_none() {
             // Until the monitor says so again.
             self.set_stuck(false);
         }
@@ -270,10 +276,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// One of the four rounds of a searcher: every other core from a random start, ⌈k/2⌉ of its deque in one move.
     /// In the last round also slots, but only those whose worker is stuck in a poll, or any if `closing`.
     pub(crate) fn steal(&self, core: &Local<T>, round: usize, closing: bool) -> Option<T> {
-        let n = self.cores.len();
-        let start = core.random_below(n);
-        let others = (0..n).map(|i| (start + i) % n).filter(|&i| i != core.index());
-        for victim in others.map(|i| &self.cores[i]) {
+        for victim in self.others(core) {
             if let Some(task) = self.steal_from(victim, core) {
                 return Some(task);
             }
@@ -285,6 +288,13 @@ impl<T: PointerSized> Scheduler<T> {
             }
         }
         None
+    }
+
+    /// Every other core, from a random one on.
+    fn others(&self, core: &Local<T>) -> impl Iterator<Item = &Remote<T>> {
+        let (n, own) = (self.cores.len(), core.index());
+        let start = core.random_below(n);
+        (0..n).map(move |i| (start + i) % n).filter(move |&i| i != own).map(|i| &*self.cores[i])
     }
 
     fn steal_from(&self, victim: &Remote<T>, core: &Local<T>) -> Option<T> {

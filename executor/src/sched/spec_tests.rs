@@ -151,6 +151,22 @@ fn l4_f3_the_injector_is_served_every_61st_tick_however_much_is_queued_locally()
 }
 
 #[test]
+fn l4_the_injector_is_served_at_once_when_polls_are_long_but_not_twice_in_a_row() {
+    let (scheduler, cores) = with_queued(4, 100);
+    (1_000..1_004).for_each(|n| scheduler.injector.push(Box::new(n)));
+    let mut places = Vec::new();
+    for place in 0..8 {
+        // As after each of a row of long polls.
+        cores[0].hasten_injector();
+        let (task, _) = scheduler.next(&cores[0]).expect("there is always something");
+        if *task >= 1_000 {
+            places.push(place);
+        }
+    }
+    assert!(places.len() >= 2 && places.windows(2).all(|pair| pair[1] - pair[0] > 1), "{places:?}");
+}
+
+#[test]
 fn s3_a_core_is_held_or_idle_and_never_both() {
     let (scheduler, _cores) = Scheduler::<Task>::new(2, Settings::default());
     let _ = scheduler.idle.count_out(0, false);
@@ -398,9 +414,34 @@ fn a_pinned_task_that_gives_way_goes_behind_what_is_queued_here_and_one_of_anoth
 fn what_waits_behind_a_stuck_core_is_taken_over_by_one_that_never_searches() {
     let (scheduler, cores) = with_queued(2, 4);
     assert!(scheduler.help_the_stuck(&cores[1]).is_none(), "nobody said that it is stuck");
-    scheduler.set_stuck(true);
+    look_as_the_monitor(&scheduler);
     assert_eq!(scheduler.help_the_stuck(&cores[1]).as_deref(), Some(&0));
-    assert_eq!(cores[1].unannounced(), Quiet::Work, "the rest is announced before the next poll");
-    while scheduler.help_the_stuck(&cores[1]).is_some() {}
-    scheduler.set_stuck(false);
+    assert!(scheduler.help_the_stuck(&cores[1]).is_none(), "its own work has the next turn");
+    assert_eq!(scheduler.help_the_stuck(&cores[1]).as_deref(), Some(&1));
+}
+
+/// Says that every core is stuck in the poll that it is in.
+fn look_as_the_monitor(scheduler: &Scheduler<Task>) {
+    scheduler.cores().iter().for_each(|core| core.mark_stuck(core.polling()));
+    scheduler.set_stuck(true);
+}
+
+#[test]
+fn cores_that_help_each_other_come_to_the_injector_and_to_their_own_work() {
+    let (scheduler, cores) = with_queued(2, 8);
+    (8..16).for_each(|task| scheduler.push_yielded(&cores[1], Box::new(task)));
+    scheduler.injector.push(Box::new(1_000));
+    let mut seen = Vec::new();
+    for turn in 0..2 * INJECTOR_TICK {
+        // All polls are long.
+        look_as_the_monitor(&scheduler);
+        let core = &cores[turn as usize % 2];
+        let before = core.tick();
+        let (task, _) = scheduler.next(core).expect("there is always something");
+        assert_ne!(core.tick(), before, "every poll has a number of its own");
+        seen.push(*task);
+        scheduler.push_yielded(core, task);
+    }
+    assert!(seen.contains(&1_000));
+    assert!((0..16).all(|task| seen.contains(&task)), "{seen:?}");
 }

@@ -73,9 +73,11 @@ pub(crate) struct Worker {
     budget_left: Cell<u8>,
     // How many operations a task of the background gets at a time.
     ration: Cell<u8>,
-    // After how many polls it looks at the reactor, and how many of them are left.
+    // After how many polls it looks at the reactor and the injector, how many of them are left, and since when it counts, by
+    // the runtime's clock: since the last look, unless it has slept meanwhile.
     polls_a_look: Cell<u32>,
     polls_to_look: Cell<u32>,
+    counting_since: Cell<Option<u64>>,
     // What a turn at the reactor found. Empty between two.
     ready: RefCell<Vec<Waker>>,
     // Of a poll that has lent its core: its number, and how many of its yield points want it to give way.
@@ -182,6 +184,7 @@ impl Worker {
             ration: Cell::new(OPERATIONS),
             polls_a_look: Cell::new(INJECTOR_TICK),
             polls_to_look: Cell::new(INJECTOR_TICK),
+            counting_since: Cell::new(None),
             ready: RefCell::new(Vec::new()),
             left_tick: Cell::new(0),
             left_asked: Cell::new(0),

@@ -46,35 +46,40 @@ impl Worker {
         self.shared.reactor.wants_turn() && self.take_turn()
     }
 
-    /// As `poll_io`, every so many polls, unless somebody has looked just now. How many is for the clock to say: a worker with
-    /// short polls comes by every few microseconds, and one with long ones would leave the reactor alone for milliseconds.
+    /// Every so many polls, a look beyond the worker's own queue: at the reactor, unless somebody has looked just now, and at
+    /// the injector. How many is for the clock to say: a worker with short polls comes by every few microseconds, and one
+    /// with long ones would leave both alone for a second.
     #[inline]
-    pub(super) fn poll_io_now_and_then(&self) {
+    pub(super) fn look_beyond_now_and_then(&self) {
         let left = self.polls_to_look.get();
         if left > 1 {
             self.polls_to_look.set(left - 1);
         } else {
-            self.poll_io_now();
+            self.look_beyond();
         }
     }
 
     #[cold]
-    fn poll_io_now(&self) {
+    fn look_beyond(&self) {
         let (reactor, interval) = (&self.shared.reactor, self.core().manners().pace.reactor_interval());
-        let mut polls = self.polls_a_look.get();
+        let now = self.shared.now();
+        let busy_for = self.counting_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
+        let mut alone = 0;
         if reactor.has_anything_for(self.index()) {
-            let alone = reactor.alone_for();
+            alone = reactor.alone_for();
             if alone >= interval {
                 self.take_turn();
             }
-            // Some hundred microseconds: a look is half of one.
-            if alone > 12 * interval {
-                polls = (polls / 2).max(1);
-            } else if alone < 4 * interval {
-                polls = (polls * 2).min(INJECTOR_TICK);
-            }
-            self.polls_a_look.set(polls);
         }
+        self.core().hasten_injector();
+        // Some hundred microseconds: a look is half of one.
+        let mut polls = self.polls_a_look.get();
+        match alone.max(busy_for) / interval.max(1) {
+            ..4 => polls = (polls * 2).min(INJECTOR_TICK),
+            late @ 13.. => polls = (u64::from(polls) * 8 / late).max(1) as u32,
+            _ => {}
+        }
+        self.polls_a_look.set(polls);
         self.polls_to_look.set(polls);
     }
 
@@ -131,6 +136,7 @@ impl Worker {
             self.shared.monitor.rouse();
         }
         self.core().take_poor_visit();
+        self.counting_since.set(None);
         self.searching.set(true);
         self.wake_ready(ready);
     }

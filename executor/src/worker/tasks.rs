@@ -30,7 +30,7 @@ impl Worker {
             if !self.home && self.give_back() {
                 return Stop::GivenBack;
             }
-            self.poll_io_now_and_then();
+            self.look_beyond_now_and_then();
             // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
             let found = self
                 .next()
@@ -55,7 +55,7 @@ impl Worker {
     #[inline]
     pub(super) fn next(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
-        let found = self.overdue().or_else(|| self.help_the_stuck()).or_else(|| scheduler.next_local(self.core()));
+        let found = self.overdue().or_else(|| scheduler.next_local(self.core()));
         let found = found.or_else(|| {
             if self.core().take_poor_visit() && scheduler.yielded.is_empty() {
                 spin(GATHER_SPINS);
@@ -103,7 +103,10 @@ impl Worker {
         if self.post().is_watched(self.core().tick()) {
             self.post().tell_end(self.shared.now());
         }
-        scheduler.has_returned(self.index());
+        if scheduler.has_returned(self.index()) {
+            // It took long, so the count of polls says nothing.
+            self.polls_to_look.set(1);
+        }
     }
 
     /// A task of the background has used up its ration. It may have no yield points, so nobody has looked at the reactor
@@ -118,12 +121,6 @@ impl Worker {
         } else if alone < bearable / 2 {
             self.ration.set(ration.saturating_mul(2).min(OPERATIONS));
         }
-    }
-
-    /// Something that waits behind a worker which is stuck in a poll.
-    #[inline]
-    fn help_the_stuck(&self) -> Option<(Runnable, Source)> {
-        self.shared.scheduler.help_the_stuck(self.core()).map(|task| (task, Source::Queue))
     }
 
     /// A pinned task has given way to what waits anywhere.
