@@ -1,0 +1,149 @@
+//! The other side: threads that are none of the runtime's send requests and note when the answers come.
+//!
+//! Each comes at a random time and knows nothing of the others (a Poisson process, from a fixed seed: every act has the same
+//! times). So now and then several come at once, as they do at lunch.
+//!
+//! The time of a request counts from when it was *due*: if the sender is late, or answers pile up, the customer waits all
+//! the same. The threads ask for real-time priority, as if they were on another machine. Where that is refused (it takes a
+//! privilege) they compete for the cores with the kitchen, and what they wait for them is in every figure, of all acts alike.
+
+use crate::machine;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+/// How many connections share the requests.
+const CONNECTIONS: usize = 16;
+
+/// How long an answer may take before we give up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often the caller hears of it.
+const TELL_EVERY: Duration = Duration::from_millis(50);
+
+/// A request that was answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// When it was to be sent, counted from the beginning of its act.
+    pub(crate) due: Duration,
+    /// How long after that the answer was there.
+    pub(crate) took: Duration,
+}
+
+/// Connections to the server.
+#[derive(Debug)]
+pub(crate) struct Customers {
+    streams: Vec<TcpStream>,
+    real_time: AtomicBool,
+}
+
+impl Customers {
+    pub(crate) fn come(address: SocketAddr) -> io::Result<Self> {
+        let connect = |_| {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        let streams = (0..CONNECTIONS).map(connect).collect::<io::Result<_>>()?;
+        Ok(Self { streams, real_time: AtomicBool::new(true) })
+    }
+
+    /// Whether the system gave us real-time priority.
+    pub(crate) fn real_time(&self) -> bool {
+        self.real_time.load(Relaxed)
+    }
+
+    /// Sends so many requests a second for so long, and waits for every answer. Tells the time now and then.
+    pub(crate) fn order(&self, rate: u32, time: Duration, mut tell: impl FnMut(Duration)) -> io::Result<Vec<Request>> {
+        let due = &times(rate, time)[..];
+        let start = Instant::now() + Duration::from_millis(1);
+        scope(|scope| {
+            let receivers: Vec<_> = self
+                .streams
+                .iter()
+                .enumerate()
+                .map(|(connection, stream)| {
+                    let answers = (connection..due.len()).step_by(CONNECTIONS).len();
+                    scope.spawn(move || self.receive(stream, answers, start, due))
+                })
+                .collect();
+            let sender = scope.spawn(move || {
+                self.ask_for_real_time();
+                for (n, &due) in due.iter().enumerate() {
+                    // No spin: it would take a core from the kitchen.
+                    sleep((start + due).saturating_duration_since(Instant::now()));
+                    (&self.streams[n % CONNECTIONS]).write_all(&(n as u32).to_ne_bytes())?;
+                }
+                io::Result::Ok(())
+            });
+            while !(sender.is_finished() && receivers.iter().all(|receiver| receiver.is_finished())) {
+                tell(start.elapsed());
+                sleep(TELL_EVERY);
+            }
+            tell(start.elapsed());
+            sender.join().expect("the sender does not panic")?;
+            let mut requests = Vec::with_capacity(due.len());
+            for receiver in receivers {
+                requests.extend(receiver.join().expect("a receiver does not panic")?);
+            }
+            requests.sort_unstable_by_key(|request: &Request| request.due);
+            Ok(requests)
+        })
+    }
+
+    fn receive(
+        &self,
+        mut stream: &TcpStream,
+        answers: usize,
+        start: Instant,
+        due: &[Duration],
+    ) -> io::Result<Vec<Request>> {
+        self.ask_for_real_time();
+        let mut answer = [0; 4];
+        let mut requests = Vec::with_capacity(answers);
+        for _ in 0..answers {
+            stream.read_exact(&mut answer).map_err(|error| match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    let text = format!("no answer for {} seconds: fewer jobs or requests will do", PATIENCE.as_secs());
+                    io::Error::new(io::ErrorKind::TimedOut, text)
+                }
+                _ => error,
+            })?;
+            let answered = start.elapsed();
+            let due = due[u32::from_ne_bytes(answer) as usize];
+            requests.push(Request { due, took: answered.saturating_sub(due) });
+        }
+        Ok(requests)
+    }
+
+    fn ask_for_real_time(&self) {
+        if !machine::ask_for_real_time() {
+            self.real_time.store(false, Relaxed);
+        }
+    }
+}
+
+/// When requests are due: so many a second on average, at random.
+fn times(rate: u32, time: Duration) -> Vec<Duration> {
+    let mut random = 0x5a4d_0b1c_u64;
+    let mut part = || {
+        // Xorshift: good enough for customers.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let mut times = Vec::new();
+    let mut due = 0.0;
+    loop {
+        // One at least.
+        times.push(Duration::from_secs_f64(due));
+        due -= (1.0 - part()).ln() / f64::from(rate);
+        if due >= time.as_secs_f64() {
+            return times;
+        }
+    }
+}

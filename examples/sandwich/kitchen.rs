@@ -1,0 +1,178 @@
+//! The program under test: a server and its background jobs, on one runtime.
+
+use futures::{AsyncReadExt, AsyncWriteExt};
+use giveway::Runtime;
+use giveway::net::{TcpListener, TcpStream};
+use std::hint::black_box;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What a request costs, and how long the background works from one chance to give way to the next.
+pub(crate) const CHUNK: Duration = Duration::from_micros(20);
+
+/// How many chunks a background job has: 5 ms of work.
+const CHUNKS_OF_A_JOB: usize = 250;
+
+/// What the background does while the requests come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Nothing,
+    NeverYields,
+    YieldNow,
+    YieldNowIfBusy,
+}
+
+impl Act {
+    pub(crate) const ALL: [Self; 4] = [Self::Nothing, Self::NeverYields, Self::YieldNow, Self::YieldNowIfBusy];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing in the background",
+            Self::NeverYields => "jobs that never yield",
+            Self::YieldNow => "yield_now",
+            Self::YieldNowIfBusy => "yield_now_if_busy",
+        }
+    }
+}
+
+/// One job after the other, until told to stop. This is all the code that a polite background job needs.
+async fn work_in_the_background(act: Act, chunk: Work, done: Arc<Counter>, stop: Arc<AtomicBool>) {
+    while !stop.load(Relaxed) {
+        for _ in 0..CHUNKS_OF_A_JOB {
+            chunk.run();
+            done.0.fetch_add(1, Relaxed);
+            match act {
+                Act::Nothing | Act::NeverYields => {}
+                Act::YieldNow => giveway::yield_now().await,
+                Act::YieldNowIfBusy => giveway::yield_now_if_busy().await,
+            }
+        }
+        // A job is over, the next begins: as if a new task had been spawned.
+        if act == Act::NeverYields {
+            giveway::yield_now().await;
+        }
+    }
+}
+
+/// Answers each request of four bytes with the same four bytes, after a chunk of work.
+async fn serve(mut customer: TcpStream, chunk: Work) -> io::Result<()> {
+    let mut request = [0; 4];
+    while customer.read_exact(&mut request).await.is_ok() {
+        chunk.run();
+        customer.write_all(&request).await?;
+    }
+    Ok(())
+}
+
+/// The server, and where it starts its background.
+#[derive(Debug)]
+pub(crate) struct Kitchen<'a> {
+    runtime: &'a Runtime,
+    address: SocketAddr,
+    chunk: Work,
+}
+
+impl<'a> Kitchen<'a> {
+    /// Listens on a free port of the loopback address.
+    pub(crate) fn open(runtime: &'a Runtime, workers: usize) -> io::Result<Self> {
+        let chunk = Work::that_takes(CHUNK, workers);
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        runtime.spawn(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((customer, _)) => {
+                        customer.set_nodelay(true)?;
+                        giveway::spawn(serve(customer, chunk));
+                    }
+                    Err(error) => return Err::<(), io::Error>(error),
+                }
+            }
+        });
+        Ok(Self { runtime, address, chunk })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts so many jobs at once.
+    pub(crate) fn start_background(&self, act: Act, jobs: usize) -> Background {
+        let jobs = if act == Act::Nothing { 0 } else { jobs };
+        let stop = Arc::new(AtomicBool::new(false));
+        let done: Vec<_> = (0..jobs).map(|_| Arc::new(Counter(AtomicU64::new(0)))).collect();
+        for done in &done {
+            self.runtime.spawn(work_in_the_background(act, self.chunk, done.clone(), stop.clone()));
+        }
+        Background { done, stop }
+    }
+}
+
+/// How many chunks a job has done. On a cache line of its own: one that all cores write to would cost more than the
+/// yields that are compared.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Counter(AtomicU64);
+
+/// Jobs that go on until they are told to stop.
+#[derive(Debug)]
+pub(crate) struct Background {
+    done: Vec<Arc<Counter>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Background {
+    /// CPU time's worth of work that is done so far.
+    pub(crate) fn done(&self) -> Duration {
+        let chunks: u64 = self.done.iter().map(|done| done.0.load(Relaxed)).sum();
+        Duration::from_nanos(chunks * CHUNK.as_nanos() as u64)
+    }
+
+    /// Stops the jobs, each at the end of what it is at, and waits until the last has.
+    pub(crate) fn end(self) {
+        self.stop.store(true, Relaxed);
+        while self.done.iter().any(|done| Arc::strong_count(done) > 1) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A fixed amount of arithmetic. Counted in rounds and not by the clock, so that work which loses its CPU for a while is
+/// still the same work.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    rounds: u64,
+}
+
+impl Work {
+    /// What takes this long here and now with so many threads at it.
+    fn that_takes(time: Duration, threads: usize) -> Self {
+        const TRY: Work = Work { rounds: 20_000 };
+        let tries = || {
+            let a_try = |_| {
+                let start = Instant::now();
+                TRY.run();
+                start.elapsed().as_nanos()
+            };
+            (0..1_000).map(a_try).collect::<Vec<_>>()
+        };
+        let mut times: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(tries)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().expect("it only counts")).collect()
+        });
+        times.sort_unstable();
+        let median = times[times.len() / 2].max(1);
+        let rounds = u128::from(TRY.rounds) * time.as_nanos() / median;
+        Self { rounds: rounds.max(1) as u64 }
+    }
+
+    fn run(self) {
+        let mut x = 1_u64;
+        for _ in 0..self.rounds {
+            x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+}

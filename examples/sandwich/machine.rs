@@ -1,0 +1,30 @@
+//! What the standard library does not say of the machine.
+
+use std::io;
+use std::time::Duration;
+
+/// CPU time that this process has used, all its threads together.
+pub(crate) fn cpu_time() -> io::Result<Duration> {
+    // SAFETY: an all-zero `rusage` is a valid value of a plain C struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a writable `rusage`.
+    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000);
+    Ok(time(usage.ru_utime) + time(usage.ru_stime))
+}
+
+/// Gives the calling thread real-time priority. False if the system refuses.
+pub(crate) fn ask_for_real_time() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: an all-zero `sched_param` is a valid value of a plain C struct.
+        let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+        param.sched_priority = 10;
+        // SAFETY: `param` is a readable `sched_param`, and zero is the calling thread.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) == 0 }
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}

@@ -1,0 +1,92 @@
+//! The sandwich counter: what background work does to the customers in front, and what giving way does about it.
+//!
+//! `cargo run --release --example sandwich [-- --secs S] [--rate R] [--background N] [--workers N] [--picture FILE]
+//! [--json]`
+//!
+//! A small server answers requests over loopback TCP. They come at random times, whether the last one was answered or not
+//! (customers do not wait at home until the queue is short), 2,000 a second on average. Beside it the same runtime has
+//! background jobs for every core (the cooks chop vegetables for tomorrow). Four acts, one after the other, on the same
+//! runtime, with the same connections and the same random times:
+//!
+//! 1. nothing in the background;
+//! 2. jobs that never yield: 5 ms from start to end;
+//! 3. the same with `yield_now` after every 20 µs: what every runtime offers;
+//! 4. the same with `yield_now_if_busy`.
+//!
+//! Then a table, a sentence, and a picture of every act. `kitchen.rs` is the program under test, and worth reading; the
+//! other files ask, count and draw.
+
+mod customers;
+mod kitchen;
+mod machine;
+mod options;
+mod outcome;
+mod picture;
+mod progress;
+
+use customers::Customers;
+use kitchen::{Act, Kitchen};
+use options::Options;
+use outcome::Outcome;
+use progress::Progress;
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            println!("{}", options::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("{error}\n\n{}", options::HELP);
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandwich: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    let runtime = giveway::Builder::new().workers(options.workers).build()?;
+    let kitchen = Kitchen::open(&runtime, options.workers)?;
+    let customers = Customers::come(kitchen.address())?;
+    let mut progress = Progress::new(Act::ALL.len(), options.time);
+    let mut outcomes = Vec::new();
+    for act in Act::ALL {
+        let background = kitchen.start_background(act, options.background);
+        let before = machine::cpu_time()?;
+        let mut work = Vec::new();
+        let requests = customers.order(options.rate, options.time, |elapsed| {
+            work.push((elapsed, background.done()));
+            progress.show(act.name(), elapsed);
+        })?;
+        let elapsed = work.last().map_or(options.time, |&(elapsed, _)| elapsed);
+        let cpu_time = machine::cpu_time()? - before;
+        background.end();
+        outcomes.push(Outcome::of(act, requests, &work, cpu_time, elapsed));
+        progress.act_over(act.name());
+    }
+    progress.end();
+    picture::draw(&options.picture, &outcomes, options)?;
+    if options.json {
+        println!("{}", outcome::json(&outcomes, options));
+        return Ok(());
+    }
+    println!("{}", outcome::table(&outcomes, options, customers.real_time()));
+    println!("{}\n", outcome::moral(&outcomes));
+    println!("Every request, act by act: {}", options.picture.display());
+    Ok(())
+}
+
+/// Seconds, for the arithmetic of reports.
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}

@@ -1,0 +1,148 @@
+//! What came of an act, and how it is said: a table, a sentence, JSON.
+
+use crate::customers::Request;
+use crate::kitchen::{Act, CHUNK};
+use crate::options::Options;
+use crate::seconds;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// One act.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) act: Act,
+    /// In the order in which they were due.
+    pub(crate) requests: Vec<Request>,
+    /// How long they took, in order.
+    sorted: Vec<Duration>,
+    /// Background work in CPUs' worth, on average.
+    pub(crate) background: f64,
+    /// The same from one look to the next: when the stretch ended, and how many CPUs' worth of it there was.
+    pub(crate) background_over_time: Vec<(Duration, f64)>,
+    /// CPUs that the process used, the customers' threads included.
+    pub(crate) cpus: f64,
+}
+
+impl Outcome {
+    /// `work` is how much background work was done when, `elapsed` the time until the last answer.
+    pub(crate) fn of(
+        act: Act,
+        requests: Vec<Request>,
+        work: &[(Duration, Duration)],
+        cpu_time: Duration,
+        elapsed: Duration,
+    ) -> Self {
+        let mut sorted: Vec<_> = requests.iter().map(|request| request.took).collect();
+        sorted.sort_unstable();
+        let rate = |pair: &[(Duration, Duration)]| {
+            let ((from, before), (to, after)) = (pair[0], pair[pair.len() - 1]);
+            (to, seconds(after - before) / seconds(to - from).max(1e-9))
+        };
+        Self {
+            act,
+            requests,
+            sorted,
+            background: if work.len() > 1 { rate(work).1 } else { 0.0 },
+            background_over_time: work.windows(2).map(rate).collect(),
+            cpus: seconds(cpu_time) / seconds(elapsed).max(1e-9),
+        }
+    }
+
+    /// What this part of the requests did not exceed.
+    pub(crate) fn percentile(&self, part: f64) -> Duration {
+        let last = self.sorted.len().saturating_sub(1);
+        self.sorted.get((last as f64 * part).round() as usize).copied().unwrap_or_default()
+    }
+}
+
+/// The columns of a latency: a name for people, one for machines, and the part of all requests.
+const PARTS: [(&str, &str, f64); 4] =
+    [("p50", "p50_us", 0.5), ("p99", "p99_us", 0.99), ("p99.9", "p999_us", 0.999), ("max", "max_us", 1.0)];
+
+pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) -> String {
+    let mut text = format!(
+        "{} requests a second over loopback TCP, {} µs of work each; {} background jobs; {} workers; {} s an act\n",
+        options.rate,
+        CHUNK.as_micros(),
+        options.background,
+        options.workers,
+        seconds(options.time),
+    );
+    if !real_time {
+        text +=
+            "(without real-time priority for the customers: what they wait for a core themselves is in all figures)\n";
+    }
+    let head = PARTS.map(|(name, ..)| format!("{name:>9}")).concat();
+    let _ = write!(text, "\n{:<28}{head}  {:>17}  {:>10}", "", "background work", "CPU used");
+    for outcome in outcomes {
+        let cells = PARTS.map(|(_, _, part)| format!("{:>9}", short(outcome.percentile(part)))).concat();
+        let background = match outcome.act {
+            Act::Nothing => "–".to_owned(),
+            _ => format!("{:.2} of {} CPUs", outcome.background, options.workers),
+        };
+        let cpu = outcome.cpus / options.workers as f64 * 1e2;
+        let _ = write!(text, "\n{:<28}{cells}  {background:>17}  {cpu:>8.0} %", outcome.act.name());
+    }
+    text + "\n"
+}
+
+/// What it means, in a sentence.
+pub(crate) fn moral(outcomes: &[Outcome]) -> String {
+    let p99 = |wanted| outcomes.iter().find(|outcome| outcome.act == wanted).map(|it| it.percentile(0.99));
+    let (Some(idle), Some(never), Some(now), Some(if_busy), Some(last)) = (
+        p99(Act::Nothing),
+        p99(Act::NeverYields),
+        p99(Act::YieldNow),
+        p99(Act::YieldNowIfBusy),
+        outcomes.iter().find(|outcome| outcome.act == Act::YieldNowIfBusy),
+    ) else {
+        return String::new();
+    };
+    format!(
+        "With yield_now_if_busy the background did {:.2} CPUs' worth of work and 99 of 100 requests were answered within {}: \
+         beside nothing at all it was {}, beside yield_now {}, beside jobs that never yield {}.",
+        last.background,
+        short(if_busy),
+        short(idle),
+        short(now),
+        short(never),
+    )
+}
+
+/// A time in three digits or so.
+pub(crate) fn short(time: Duration) -> String {
+    let micros = time.as_nanos() as f64 / 1e3;
+    match micros {
+        ..9.95 => format!("{micros:.1} µs"),
+        ..999.5 => format!("{micros:.0} µs"),
+        ..9_950.0 => format!("{:.1} ms", micros / 1e3),
+        ..999_500.0 => format!("{:.0} ms", micros / 1e3),
+        _ => format!("{:.2} s", micros / 1e6),
+    }
+}
+
+pub(crate) fn json(outcomes: &[Outcome], options: &Options) -> String {
+    let acts: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| {
+            let parts = PARTS
+                .map(|(_, key, part)| format!("\"{key}\": {:.1}", outcome.percentile(part).as_nanos() as f64 / 1e3));
+            format!(
+                "    {{\"act\": \"{}\", \"requests\": {}, {}, \"background_cpus\": {:.3}, \"cpus_used\": {:.3}}}",
+                outcome.act.name(),
+                outcome.requests.len(),
+                parts.join(", "),
+                outcome.background,
+                outcome.cpus,
+            )
+        })
+        .collect();
+    format!(
+        "{{\n  \"secs\": {}, \"rate\": {}, \"background\": {}, \"workers\": {},\n  \"acts\": [\n{}\n  ]\n}}",
+        seconds(options.time),
+        options.rate,
+        options.background,
+        options.workers,
+        acts.join(",\n"),
+    )
+}

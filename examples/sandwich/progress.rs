@@ -1,0 +1,57 @@
+//! A bar on the terminal while the acts are played; a line for each where there is no terminal.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::time::Duration;
+
+const WIDTH: usize = 40;
+
+#[derive(Debug)]
+pub(crate) struct Progress {
+    acts: usize,
+    over: usize,
+    time: Duration,
+    terminal: bool,
+}
+
+impl Progress {
+    /// So many acts of this length each.
+    pub(crate) fn new(acts: usize, time: Duration) -> Self {
+        Self { acts, over: 0, time, terminal: stderr().is_terminal() }
+    }
+
+    /// An act goes on.
+    pub(crate) fn show(&mut self, act: &str, elapsed: Duration) {
+        if self.terminal {
+            let part = (elapsed.as_secs_f64() / self.time.as_secs_f64()).min(1.0);
+            let filled = ((self.over as f64 + part) / self.acts as f64 * WIDTH as f64) as usize;
+            let late = if elapsed > self.time { ", waiting for its answers" } else { "" };
+            self.line(&format!(
+                "[{}{}] act {} of {}: {act}{late}",
+                "#".repeat(filled),
+                ".".repeat(WIDTH - filled),
+                self.over + 1,
+                self.acts
+            ));
+        }
+    }
+
+    pub(crate) fn act_over(&mut self, act: &str) {
+        self.over += 1;
+        if !self.terminal {
+            eprintln!("act {} of {}: {act}: done", self.over, self.acts);
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn end(&self) {
+        if self.terminal {
+            self.line("");
+        }
+    }
+
+    fn line(&self, text: &str) {
+        // A terminal that has gone away is no reason to stop.
+        let _ = write!(stderr(), "\r\x1b[2K{text}");
+        let _ = stderr().flush();
+    }
+}
