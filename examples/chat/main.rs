@@ -1,0 +1,94 @@
+//! A chat over TCP: lines that one member sends go to all.
+//!
+//! One task a connection, which reads and writes at the same time. Nobody waits for a member that does not read: its queue
+//! fills up, and it is out. Who says nothing for too long is out as well.
+//!
+//! ```sh
+//! cargo run --example chat                      # three clients with a script, and ends
+//! cargo run --example chat -- 127.0.0.1:7777    # serves until it is stopped (Ctrl-C)
+//! ```
+//!
+//! Talk to the second with `nc 127.0.0.1 7777`, from several terminals.
+
+mod demo;
+mod room;
+
+use futures::future::{Either, select};
+use futures::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use futures::stream::StreamExt;
+use giveway::net::{TcpListener, TcpStream};
+use giveway::time::{Duration, sleep, timeout};
+use room::Room;
+use std::pin::pin;
+use std::sync::Arc;
+use std::{env, io};
+
+/// How long a member may take to make room for one line.
+const STALLED: Duration = Duration::from_secs(5);
+const MAX_LINE: u64 = 1024;
+
+fn main() -> io::Result<()> {
+    giveway::block_on(async {
+        let Some(address) = env::args().nth(1) else { return demo::run().await };
+        let listener = TcpListener::bind(address).await?;
+        println!("listening on {}", listener.local_addr()?);
+        serve(listener, Room::new(Duration::from_secs(300))).await
+    })
+}
+
+async fn serve(listener: TcpListener, room: Arc<Room>) -> io::Result<()> {
+    loop {
+        match listener.accept().await {
+            // Dropping the handle leaves the task to itself.
+            Ok((stream, _)) => drop(giveway::spawn(member(stream, Arc::clone(&room)))),
+            // Out of descriptors, say. Some may be free again later.
+            Err(error) => {
+                eprintln!("cannot accept: {error}");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// One connection, from its first line, the name, to its end.
+async fn member(stream: TcpStream, room: Arc<Room>) -> io::Result<()> {
+    let mut reader = BufReader::new(&stream);
+    (&stream).write_all(b"* what is your name?\n").await?;
+    let Some(name) = timeout(room.idle, read_line(&mut reader)).await?? else { return Ok(()) };
+    let Some((mut seat, mut lines)) = room.join(name.clone()) else {
+        return (&stream).write_all(b"* this name is taken\n").await;
+    };
+    let reading = async {
+        loop {
+            match timeout(room.idle, read_line(&mut reader)).await {
+                Ok(Ok(Some(line))) => room.say(&format!("{name}: {line}")),
+                Ok(_) => return "has left",
+                Err(_) => return "has fallen asleep",
+            }
+            // A hundred lines may have come at once. The others, and `writing`, get their turn after each of them: else
+            // their queues fill up through no fault of theirs.
+            giveway::yield_now().await;
+        }
+    };
+    let writing = async {
+        while let Some(line) = lines.next().await {
+            if !matches!(timeout(STALLED, (&stream).write_all(line.as_bytes())).await, Ok(Ok(()))) {
+                break;
+            }
+        }
+        "did not keep up"
+    };
+    // Whichever ends first ends the connection: the other is dropped with the stream.
+    seat.why = match select(pin!(reading), pin!(writing)).await {
+        Either::Left((why, _)) | Either::Right((why, _)) => why,
+    };
+    Ok(())
+}
+
+/// The next line, of a bounded length and without control characters; none at the end of the stream.
+async fn read_line(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    let read = reader.take(MAX_LINE).read_line(&mut line).await?;
+    line.retain(|c| !c.is_control());
+    Ok((read > 0).then_some(line))
+}

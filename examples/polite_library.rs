@@ -1,0 +1,113 @@
+//! A library that is polite under Giveway, and does no harm anywhere else.
+//!
+//! The module `library` stands for a crate of its own. It knows nothing of the runtime: it depends on `giveway-yield` and
+//! `giveway-budget` alone, which depend on nothing. `main` uses it under Giveway, and then under the executor of `futures`,
+//! which knows nothing of either.
+//!
+//! ```sh
+//! cargo run --example polite_library
+//! ```
+
+use std::cell::Cell;
+use std::io;
+use std::time::{Duration, Instant};
+
+#[expect(unreachable_pub, reason = "it stands for a crate, whose public items are public")]
+mod library {
+    use std::collections::VecDeque;
+    use std::future::poll_fn;
+    use std::task::{Context, Poll, Waker, ready};
+
+    /// A checksum of something large. Long computations have yield points.
+    pub async fn checksum(bytes: &[u8]) -> u64 {
+        let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+        // From one yield point to the next some tens of microseconds should pass: others wait as long as that.
+        for chunk in bytes.chunks(4096) {
+            for &byte in chunk {
+                sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+            giveway_yield::yield_now_if_busy().await;
+        }
+        sum
+    }
+
+    /// A queue to await items from. Resources spend the budget, so that whoever takes from one that is never empty does
+    /// not keep its thread for ever.
+    #[derive(Default)]
+    pub struct Queue<T> {
+        items: VecDeque<T>,
+        waiting: Option<Waker>,
+    }
+
+    impl<T> Queue<T> {
+        pub fn push(&mut self, item: T) {
+            self.items.push_back(item);
+            if let Some(waiting) = self.waiting.take() {
+                waiting.wake();
+            }
+        }
+
+        pub async fn pop(&mut self) -> T {
+            poll_fn(|cx| self.poll_pop(cx)).await
+        }
+
+        fn poll_pop(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+            // Asks for one operation. If none is left the task has been woken already, and we are to return `Pending`.
+            let operation = ready!(giveway_budget::poll_proceed(cx));
+            match self.items.pop_front() {
+                Some(item) => {
+                    operation.made_progress(); // spent
+                    Poll::Ready(item)
+                }
+                None => {
+                    self.waiting = Some(cx.waker().clone());
+                    Poll::Pending // `operation` is dropped here, and given back
+                }
+            }
+        }
+    }
+}
+
+fn main() -> io::Result<()> {
+    // One worker, so that there is somebody to be polite to.
+    let runtime = giveway::Builder::new().workers(1).build()?;
+    println!("Under Giveway:");
+    runtime.block_on(async {
+        take_turns().await;
+        // The checksum keeps the only worker busy, and a task with something urgent comes along.
+        let sum = giveway::spawn(timed(async { library::checksum(&vec![7; 8 << 20]).await }));
+        giveway::time::sleep(Duration::from_millis(5)).await;
+        let urgent = timed(giveway::spawn(async {})).await.1;
+        let (sum, took) = sum.await?;
+        println!("  checksum {sum:x} in {took:.0?}; meanwhile somebody else waited for {urgent:.0?}");
+        io::Result::Ok(())
+    })?;
+
+    // This one sets no budget and answers no yield points. Each costs a look at a thread-local variable, and does nothing.
+    println!("Under futures::executor:");
+    futures::executor::block_on(async {
+        take_turns().await;
+        let (sum, took) = timed(library::checksum(&vec![7; 8 << 20])).await;
+        println!("  checksum {sum:x} in {took:.0?}");
+    });
+    Ok(())
+}
+
+/// Takes a thousand items that are there already, beside a neighbour in the same task.
+async fn take_turns() {
+    let mut queue = library::Queue::default();
+    (1..=1000).for_each(|item| queue.push(item));
+    let taken = Cell::new(0);
+    let greedy = async {
+        while taken.get() < 1000 {
+            taken.set(queue.pop().await);
+        }
+    };
+    let neighbour = async { println!("  the neighbour got its turn after {} of 1000 items", taken.get()) };
+    futures::join!(greedy, neighbour);
+}
+
+async fn timed<F: Future>(future: F) -> (F::Output, Duration) {
+    let start = Instant::now();
+    (future.await, start.elapsed())
+}
