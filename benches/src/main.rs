@@ -1,14 +1,29 @@
-//! Prints the table: medians of interleaved rounds, ratios to the best peer, context switches per operation.
+//! Prints one table of everything that was promised: medians of interleaved rounds beside tokio and smol, their spread,
+//! ratios to the best of the others, context switches; then what was lost.
 //!
-//! `cargo run --release -p giveway-benches [-- --rounds N] [--workers N] [--row TEXT]`
+//! `cargo run --release -p giveway-benches [-- --rounds N] [--workers N] [--row TEXT] [--into PAGE]`
 //!
-//! The question each row asks is at its function in `rows.rs`. Rounds are interleaved (every peer once, then every
-//! peer again, in rotating order), so that a slow minute of the machine hits all alike; only ratios mean anything on
-//! another machine. What is not isolated: all peers are alive in one process, the idle ones asleep.
+//! Some five minutes; `--row yield` or `--row requests` in less. `--into docs/benchmarks.md` puts the table where it
+//! belongs. The question each line asks is at its function: `rows.rs`, `cost.rs`, `wake.rs`, `requests.rs`. Rounds are
+//! interleaved (every peer once, then every peer again, in rotating order), so that a slow minute of the machine hits all
+//! alike; only ratios mean anything on another machine. What is not isolated: all peers are alive in one process, the idle
+//! ones asleep.
 
+use giveway_benches::background::Load;
+use giveway_benches::cost::{keep_others_busy, per_call, thread_time, wall_time};
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
-use giveway_benches::rows::{self, ROWS};
+use giveway_benches::report::{self, Goal, Line, Summary};
+use giveway_benches::rows::{self, ROWS, Row};
+use giveway_benches::work::{interleaved, percentile, rounds_per_microsecond};
+use giveway_benches::{requests, wake};
 use std::time::{Duration, Instant};
+
+/// Rounds of what takes seconds a round.
+const LONG_ROUNDS: usize = 5;
+
+/// Calls in a round, of a yield that does not give way and of one that does.
+const CALLS: u64 = 20_000_000;
+const SLOW_CALLS: u64 = 500_000;
 
 /// One run of one row.
 #[derive(Clone, Copy)]
@@ -39,20 +54,15 @@ fn voluntary_switches() -> u64 {
     u64::try_from(usage.ru_nvcsw).expect("a count")
 }
 
-/// How one peer is measured: by row and number of workers.
-type Measure = fn(usize, usize) -> Sample;
-
-const PEERS: [(&str, Measure); 3] =
-    [(Giveway::NAME, measure::<Giveway>), (Tokio::NAME, measure::<Tokio>), (Smol::NAME, measure::<Smol>)];
-
 struct Options {
     rounds: usize,
     workers: usize,
     row: String,
+    into: Option<String>,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { rounds: 31, workers: 2, row: String::new() };
+    let mut options = Options { rounds: 31, workers: 2, row: String::new(), into: None };
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or(format!("{flag} needs a value"))?;
@@ -61,75 +71,167 @@ fn options() -> Result<Options, String> {
             "--rounds" => options.rounds = number()?,
             "--workers" => options.workers = number()?,
             "--row" => options.row = value,
-            _ => return Err(format!("{flag} is no option; there are --rounds, --workers and --row")),
+            "--into" => options.into = Some(value),
+            _ => return Err(format!("{flag} is no option; there are --rounds, --workers, --row and --into")),
         }
     }
     Ok(options)
 }
 
 fn main() {
-    let options = match options() {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("{error}");
-            std::process::exit(2);
-        }
+    let failed = match options() {
+        Ok(options) => run(&options).err(),
+        Err(error) => Some(error),
     };
+    if let Some(error) = failed {
+        eprintln!("{error}");
+        std::process::exit(2);
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
     Giveway::start(options.workers);
     Tokio::start(options.workers);
     Smol::start(options.workers);
-
-    println!("{} workers each, median of {} interleaved rounds, spread p10..p90", options.workers, options.rounds);
-    println!("| workload | {} | ratio to the best other | at most |", PEERS.map(|(name, _)| name).join(" | "));
-    println!("|---|---|---|---|---|---|");
-    for (index, row) in ROWS.iter().enumerate().filter(|(_, row)| row.name.contains(&options.row)) {
-        let mut samples = PEERS.map(|_| Vec::with_capacity(options.rounds));
-        for round in 0..options.rounds + 2 {
-            for turn in 0..PEERS.len() {
-                let peer = (round + turn) % PEERS.len();
-                let sample = PEERS[peer].1(index, options.workers);
-                // The first two rounds warm allocators and caches.
-                if round >= 2 {
-                    samples[peer].push(sample);
-                }
-            }
-        }
-        let medians = samples.map(|samples| Summary::of(&samples, row.operations));
-        let best = medians[1].median.min(medians[2].median);
-        let fewest = medians[1].switches.min(medians[2].switches);
-        let ratio = medians[0].median / best;
-        let verdict = if ratio <= row.must_reach { "" } else { " ✗" };
-        let switchy = if medians[0].switches <= fewest { "" } else { " ✗ switches" };
-        let cells = medians.map(|summary| summary.to_string()).join(" | ");
-        println!("| {} | {cells} | {ratio:.2}{verdict}{switchy} | {:.1} |", row.name, row.must_reach);
-    }
-    println!(
-        "\nms (spread), voluntary context switches per 1,000 operations; lower is better, ✗ where the goal is missed"
+    let mut table = Table { row: &options.row, lines: Vec::new() };
+    let about = format!(
+        "{}- {} workers each; median of {} interleaved rounds ({} of two seconds for wake-ups and requests), in brackets \
+         the 10th and the 90th percentile; sw: voluntary context switches of the process in 1,000 operations\n",
+        report::provenance(),
+        options.workers,
+        options.rounds,
+        LONG_ROUNDS,
     );
-}
-
-struct Summary {
-    median: f64,
-    low: f64,
-    high: f64,
-    /// Per thousand operations.
-    switches: f64,
-}
-
-impl Summary {
-    fn of(samples: &[Sample], operations: usize) -> Self {
-        let mut times: Vec<f64> = samples.iter().map(|sample| sample.time.as_secs_f64() * 1e3).collect();
-        let mut switches: Vec<u64> = samples.iter().map(|sample| sample.switches).collect();
-        times.sort_by(f64::total_cmp);
-        switches.sort_unstable();
-        let at = |part: f64| times[((times.len() - 1) as f64 * part).round() as usize];
-        let switches = switches[switches.len() / 2] as f64 * 1e3 / operations as f64;
-        Self { median: at(0.5), low: at(0.1), high: at(0.9), switches }
+    println!("{about}\n{}", report::HEAD);
+    for background in [0, 8, 512] {
+        beside_requests(&mut table, options, background);
+    }
+    beside_wake_ups(&mut table, options, 512);
+    yield_calls(&mut table, options.workers);
+    ROWS.iter().enumerate().for_each(|(index, row)| micro(&mut table, options, index, row));
+    let losses = report::losses(&table.lines);
+    println!("\n{losses}");
+    let lines: Vec<_> = table.lines.iter().map(Line::to_string).collect();
+    match &options.into {
+        Some(page) => report::put_into(page, &format!("{about}\n{}\n{}\n\n{losses}", report::HEAD, lines.join("\n"))),
+        None => Ok(()),
     }
 }
 
-impl std::fmt::Display for Summary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.2} ({:.2}–{:.2}), {:.2} sw", self.median, self.low, self.high, self.switches)
+/// The lines so far, and what a line's name must contain.
+struct Table<'a> {
+    row: &'a str,
+    lines: Vec<Line>,
+}
+
+impl Table<'_> {
+    fn wants(&self, name: &str) -> bool {
+        name.contains(self.row)
+    }
+
+    fn add(&mut self, name: String, peers: [Summary; 3], goal: Goal) {
+        let line = Line { name, peers, goal };
+        println!("{line}");
+        self.lines.push(line);
+    }
+
+    /// A line for each column of samples that has a name.
+    fn add_columns<const N: usize>(&mut self, names: [(String, Goal); N], samples: [Vec<[f64; N]>; 3]) {
+        for (column, (name, goal)) in names.into_iter().enumerate() {
+            let summary = |rounds: &Vec<[f64; N]>| Summary::of(rounds.iter().map(|round| round[column]).collect());
+            self.add(name, samples.each_ref().map(summary), goal);
+        }
+    }
+}
+
+fn micro(table: &mut Table<'_>, options: &Options, index: usize, row: &Row) {
+    let name = format!("{}, ms", row.name);
+    if !table.wants(&name) {
+        return;
+    }
+    let peers = [measure::<Giveway>, measure::<Tokio>, measure::<Smol>];
+    // The first two rounds warm allocators and caches.
+    interleaved(2, peers.map(|measure| move || measure(index, options.workers)));
+    let samples = interleaved(options.rounds, peers.map(|measure| move || measure(index, options.workers)));
+    let summary = |samples: Vec<Sample>| {
+        let mut switches: Vec<_> = samples.iter().map(|sample| sample.switches as f64).collect();
+        let switches = percentile(&mut switches, 0.5) * 1e3 / row.operations as f64;
+        let times = samples.iter().map(|sample| sample.time.as_secs_f64() * 1e3).collect();
+        Summary { switches: Some(switches), ..Summary::of(times) }
+    };
+    table.add(name, samples.map(summary), row.goal);
+}
+
+fn yield_calls(table: &mut Table<'_>, workers: usize) {
+    fn idle<P: Peer>(calls: u64, clock: fn() -> f64) -> f64 {
+        per_call::<P>(calls, clock)
+    }
+    fn busy<P: Peer>(calls: u64, clock: fn() -> f64, workers: usize) -> f64 {
+        let others = keep_others_busy::<P>(workers);
+        let cost = per_call::<P>(calls, clock);
+        others.end();
+        cost
+    }
+    let names = [
+        ("one yield call, a worker idle, ns".to_owned(), Goal::AtMost(1.0)),
+        ("one yield call, all busy, nobody waiting, ns".to_owned(), Goal::AtMost(3.0)),
+    ];
+    if names.iter().any(|(name, _)| table.wants(name)) {
+        // Ours does not give way, so that the clock of its thread is the right one; the others do.
+        let peers: [&dyn Fn() -> [f64; 2]; 3] = [
+            &|| [idle::<Giveway>(CALLS, thread_time), busy::<Giveway>(CALLS, thread_time, workers)],
+            &|| [idle::<Tokio>(SLOW_CALLS, wall_time), busy::<Tokio>(SLOW_CALLS, wall_time, workers)],
+            &|| [idle::<Smol>(SLOW_CALLS, wall_time), busy::<Smol>(SLOW_CALLS, wall_time, workers)],
+        ];
+        table.add_columns(names, interleaved(LONG_ROUNDS, peers));
+    }
+}
+
+fn load(options: &Options, background: usize, rate: u32) -> Load {
+    let chunk = 20 * rounds_per_microsecond(options.workers);
+    Load { background, chunk, rate, time: Duration::from_secs(2) }
+}
+
+fn beside_wake_ups(table: &mut Table<'_>, options: &Options, background: usize) {
+    fn sample<P: Peer>(load: Load) -> [f64; 2] {
+        let mut latencies = wake::run::<P>(load).latencies;
+        [percentile(&mut latencies, 0.5), percentile(&mut latencies, 0.99)]
+    }
+    let name = |part| format!("wake-ups beside {background} background tasks, {part}, µs");
+    let names = [(name("p50"), Goal::None), (name("p99"), Goal::AtMost(60.0))];
+    if table.wants(&names[0].0) {
+        let load = load(options, background, 1_000);
+        let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
+        table.add_columns(names, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load))));
+    }
+}
+
+fn beside_requests(table: &mut Table<'_>, options: &Options, background: usize) {
+    fn sample<P: Peer>(load: Load) -> [f64; 3] {
+        let mut outcome = requests::run::<P>(load);
+        let [p50, p99] = [0.5, 0.99].map(|part| percentile(&mut outcome.latencies, part));
+        [p50, p99, outcome.beside * 20e-6]
+    }
+    let name = |part| match background {
+        0 => format!("requests over TCP, {part}"),
+        _ => format!("requests beside {background} background tasks, {part}"),
+    };
+    let goals = match background {
+        512 => [Goal::AtMost(110.0), Goal::AtMost(200.0), Goal::AtLeast(1.75)],
+        _ => [Goal::None; 3],
+    };
+    let names = [name("p50, µs"), name("p99, µs"), name("background work, CPUs")];
+    if !table.wants(&names[0]) {
+        return;
+    }
+    let load = load(options, background, 2_000);
+    let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
+    let samples = interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load)));
+    let names: Vec<_> = names.into_iter().zip(goals).collect();
+    let latencies = samples.each_ref().map(|rounds| rounds.iter().map(|&[p50, p99, _]| [p50, p99]).collect());
+    table.add_columns([names[0].clone(), names[1].clone()], latencies);
+    if background == 512 {
+        let work = samples.map(|rounds| rounds.into_iter().map(|[.., work]| [work]).collect());
+        table.add_columns([names[2].clone()], work);
     }
 }

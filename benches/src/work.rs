@@ -46,3 +46,16 @@ pub fn percentile(samples: &mut [f64], part: f64) -> f64 {
 pub fn microseconds(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
+
+/// Calls each of several in turn, so many rounds, and each round begins with the next of them: a slow minute of the machine
+/// hits all alike. What each said, round by round.
+pub fn interleaved<S, const N: usize>(rounds: usize, peers: [impl Fn() -> S; N]) -> [Vec<S>; N] {
+    let mut samples = std::array::from_fn(|_| Vec::with_capacity(rounds));
+    for round in 0..rounds {
+        for turn in 0..N {
+            let peer = (round + turn) % N;
+            samples[peer].push(peers[peer]());
+        }
+    }
+    samples
+}

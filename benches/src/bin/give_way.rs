@@ -10,7 +10,7 @@
 use giveway_benches::background::Load;
 use giveway_benches::cost::{empty_loop, keep_others_busy, per_call, thread_time, wall_time};
 use giveway_benches::peers::{Giveway, GivewayBackground, Peer, Smol, Tokio};
-use giveway_benches::work::{percentile, rounds_per_microsecond, spin};
+use giveway_benches::work::{interleaved, percentile, rounds_per_microsecond, spin};
 use giveway_benches::{requests, wake};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -159,16 +159,10 @@ fn load(options: &Options, background: usize, rate: u32) -> Load {
 type Sampled<const N: usize> = (&'static str, fn(Load) -> [f64; N]);
 
 /// Runs every peer in turn, so many rounds: the median of each column.
-fn interleaved<const N: usize>(options: &Options, load: Load, peers: &[Sampled<N>]) -> Vec<[f64; N]> {
-    let mut samples = vec![Vec::new(); peers.len()];
-    for round in 0..options.rounds {
-        for turn in 0..peers.len() {
-            let peer = (round + turn) % peers.len();
-            samples[peer].push(peers[peer].1(load));
-        }
-    }
+fn medians<const N: usize>(options: &Options, load: Load, peers: [Sampled<N>; 4]) -> [[f64; N]; 4] {
+    let samples = interleaved(options.rounds, peers.map(|(_, sample)| move || sample(load)));
     let column = |rows: &[[f64; N]], n: usize| percentile(&mut rows.iter().map(|row| row[n]).collect::<Vec<_>>(), 0.5);
-    samples.iter().map(|rows| std::array::from_fn(|n| column(rows, n))).collect()
+    samples.map(|rows| std::array::from_fn(|n| column(&rows, n)))
 }
 
 fn wake_rows(options: &Options, background: usize) {
@@ -185,7 +179,7 @@ fn wake_rows(options: &Options, background: usize) {
         (Tokio::NAME, sample::<Tokio>),
         (Smol::NAME, sample::<Smol>),
     ];
-    let rows = interleaved(options, load, &peers);
+    let rows = medians(options, load, peers);
     heading("Foreground wake-ups", options, load);
     println!(
         "| | p50 µs | p99 µs | p99.9 µs | the sender's part of p50 | background chunks/s | of what it does alone |"
@@ -209,7 +203,7 @@ fn request_rows(options: &Options, background: usize) {
         (Tokio::NAME, sample::<Tokio>),
         (Smol::NAME, sample::<Smol>),
     ];
-    let rows = interleaved(options, load, &peers);
+    let rows = medians(options, load, peers);
     heading("Requests over TCP of 20 µs each", options, load);
     println!("| | p50 µs | p99 µs | p99.9 µs | CPUs of background work |\n|---|---|---|---|---|");
     for ((name, _), [p50, p99, p999, cpus]) in peers.iter().zip(rows) {
