@@ -14,6 +14,40 @@
 //! });
 //! ```
 //!
+//! All of them, for what takes one call:
+//!
+//! ```
+//! use giveway::fs;
+//!
+//! giveway::block_on(async {
+//!     let place = std::env::temp_dir().join(format!("giveway-doc-fs-{}", std::process::id()));
+//!     fs::create_dir_all(&place).await?;
+//!     let place = fs::canonicalize(place).await?;
+//!     let (desk, shelf) = (place.join("desk"), place.join("shelf"));
+//!     fs::create_dir(&desk).await?;
+//!     fs::create_dir(&shelf).await?;
+//!
+//!     fs::write(desk.join("draft"), "Dear all").await?;
+//!     fs::rename(desk.join("draft"), desk.join("letter")).await?;
+//!     assert_eq!(fs::copy(desk.join("letter"), shelf.join("letter")).await?, 8);
+//!     fs::hard_link(shelf.join("letter"), shelf.join("the same letter")).await?;
+//!
+//!     let mut permissions = fs::metadata(shelf.join("letter")).await?.permissions();
+//!     permissions.set_readonly(true);
+//!     fs::set_permissions(shelf.join("letter"), permissions).await?;
+//!     assert!(fs::metadata(shelf.join("the same letter")).await?.permissions().readonly());
+//!
+//!     std::os::unix::fs::symlink(&shelf, place.join("archive"))?;
+//!     assert_eq!(fs::read_link(place.join("archive")).await?, shelf);
+//!     assert!(fs::symlink_metadata(place.join("archive")).await?.is_symlink());
+//!
+//!     fs::remove_file(desk.join("letter")).await?;
+//!     fs::remove_dir(desk).await?;
+//!     fs::remove_dir_all(place).await
+//! })?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! # Cancel safety
 //!
 //! Dropping the future of one of these does not stop what has begun: a file may be written all the same.

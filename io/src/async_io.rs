@@ -170,7 +170,20 @@ impl<T: AsFd> Async<T> {
     ///
     /// # Examples
     ///
-    /// See [`read_with`](Self::read_with), which is this in a loop.
+    /// ```
+    /// use giveway_io::Async;
+    /// use std::io::{Read, Write};
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (mut here, there) = UnixStream::pair()?;
+    /// let there = Async::new(there)?;
+    /// here.write_all(b"hello")?;
+    /// let mut buffer = [0; 16];
+    /// let read = std::future::poll_fn(|cx| there.poll_read_with(cx, |mut stream| stream.read(&mut buffer)));
+    /// assert_eq!(read.await?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_read_with<R>(
         &self,
         cx: &mut Context<'_>,

@@ -29,12 +29,26 @@ pub type Finder = fn() -> io::Result<Arc<Reactor>>;
 static FINDER: OnceLock<Finder> = OnceLock::new();
 
 /// Says how to find the reactor of a thread that is not inside [`enter`]. The first call counts.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::net::UnixStream;
+/// use std::io;
+///
+/// giveway_io::driver::set_finder(|| Err(io::Error::other("there is no runtime")));
+/// assert!(UnixStream::pair().is_err());
+/// ```
 pub fn set_finder(finder: Finder) {
     let _first = FINDER.set(finder);
 }
 
 /// Runs `f`, with this reactor serving this thread, and the timers it makes in the shard with this number; then puts back
 /// what was there before, even if `f` panics.
+///
+/// # Examples
+///
+/// See the page of the [module](crate::driver).
 pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> R {
     struct PutBack(Option<Served>);
     impl Drop for PutBack {
@@ -54,12 +68,35 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
 
 /// The thread is not to be served as in [`enter`] for a while: another may come to serve its shard. The timers of the poll
 /// that goes on are registered, and those that it makes from now on are the [finder](set_finder)'s.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::driver::{Reactor, enter, step_in, step_out};
+/// use giveway_io::net::UnixStream;
+///
+/// let reactor = Reactor::new(1)?;
+/// enter(&reactor, 0, || {
+///     step_out();
+///     let _elsewhere = UnixStream::pair()?;
+///     assert!(!reactor.has_sources());
+///     step_in();
+///     let _here = UnixStream::pair()?;
+///     assert!(reactor.has_sources());
+///     std::io::Result::Ok(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn step_out() {
     let task = deferred::step_out();
     LEFT.set((ENTERED.take(), task));
 }
 
 /// Undoes [`step_out`], in the same poll: nobody else has come to serve the shard.
+///
+/// # Examples
+///
+/// See [`step_out`].
 pub fn step_in() {
     let (entered, task) = LEFT.replace((None, ptr::null()));
     if entered.is_some() {
@@ -69,6 +106,25 @@ pub fn step_in() {
 }
 
 /// Undoes [`step_out`] between two polls, whoever has served the shard meanwhile.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::driver::{Reactor, enter, step_in_anew, step_out};
+/// use giveway_io::net::UnixStream;
+///
+/// let reactor = Reactor::new(1)?;
+/// enter(&reactor, 0, || {
+///     step_out();
+///     // Another thread serves the shard, and leaves it again.
+///     std::thread::scope(|threads| threads.spawn(|| enter(&reactor, 0, || ())).join().unwrap());
+///     step_in_anew();
+///     let _here = UnixStream::pair()?;
+///     assert!(reactor.has_sources());
+///     std::io::Result::Ok(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn step_in_anew() {
     let (entered, _) = LEFT.replace((None, ptr::null()));
     if entered.is_some() {

@@ -41,6 +41,10 @@ const KEEP: usize = 1_024;
 ///
 /// Registers the timers that the task waits for when `poll` returns. A task that is done waits for none. The waker is cloned
 /// for each, under a lock: its clone must not make or drop timers.
+///
+/// # Examples
+///
+/// See the page of the [module](crate::driver).
 #[inline]
 pub fn poll_task<T>(waker: &Waker, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
     let outer = TASK.get();

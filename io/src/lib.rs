@@ -17,6 +17,60 @@ mod timer;
 
 pub mod driver {
     //! For executors: how to drive a reactor.
+    //!
+    //! # Examples
+    //!
+    //! An executor of one task, whose thread waits in the reactor:
+    //!
+    //! ```
+    //! use giveway_io::driver::{Reactor, Turn, Wait, enter, poll_task, wake_all};
+    //! use giveway_io::time::{Duration, Instant, sleep};
+    //! use std::future::Future;
+    //! use std::io;
+    //! use std::pin::pin;
+    //! use std::sync::Arc;
+    //! use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    //! use std::task::{Context, Poll, Wake, Waker};
+    //!
+    //! struct Bell {
+    //!     rung: AtomicBool,
+    //!     reactor: Arc<Reactor>,
+    //! }
+    //!
+    //! impl Wake for Bell {
+    //!     fn wake(self: Arc<Self>) {
+    //!         self.rung.store(true, SeqCst);
+    //!         self.reactor.notify(); // the thread may wait there
+    //!     }
+    //! }
+    //!
+    //! fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    //!     let reactor = Reactor::new(1)?;
+    //!     let bell = Arc::new(Bell { rung: AtomicBool::new(true), reactor: reactor.clone() });
+    //!     let waker = Waker::from(bell.clone());
+    //!     let mut future = pin!(future);
+    //!     let mut woken = Vec::new();
+    //!     enter(&reactor, 0, || {
+    //!         loop {
+    //!             if bell.rung.swap(false, SeqCst) {
+    //!                 let mut cx = Context::from_waker(&waker);
+    //!                 if let Poll::Ready(output) = poll_task(&waker, || future.as_mut().poll(&mut cx)) {
+    //!                     return Ok(output);
+    //!                 }
+    //!             }
+    //!             // Asked with the turn in hand: a bell that rings later is heard in there.
+    //!             let turn = reactor.turn(Wait::Unless(&|| bell.rung.load(SeqCst)), &mut woken)?;
+    //!             assert_eq!(turn, Turn::Taken, "nobody else takes turns here");
+    //!             wake_all(&mut woken);
+    //!         }
+    //!     })
+    //! }
+    //!
+    //! let start = Instant::now();
+    //! block_on(sleep(Duration::from_millis(5)))?;
+    //! assert!(start.elapsed() >= Duration::from_millis(5));
+    //! # Ok::<(), io::Error>(())
+    //! ```
 
     pub use crate::current::{Finder, enter, set_finder, step_in, step_in_anew, step_out};
     pub use crate::deferred::poll_task;

@@ -48,6 +48,10 @@ impl Home {
 }
 
 /// Waits for file descriptors and timers.
+///
+/// # Examples
+///
+/// See the page of the [module](crate::driver).
 pub struct Reactor {
     home: Arc<Home>,
     // Held by whoever takes a turn.
@@ -65,6 +69,10 @@ pub struct Reactor {
 }
 
 /// How long a turn may take.
+///
+/// # Examples
+///
+/// See the page of the [module](crate::driver).
 #[expect(missing_debug_implementations, reason = "a closure has none")]
 pub enum Wait<'a> {
     /// Looks and returns.
@@ -75,6 +83,10 @@ pub enum Wait<'a> {
 }
 
 /// What has become of a turn.
+///
+/// # Examples
+///
+/// See the page of the [module](crate::driver).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// It was taken.
@@ -91,6 +103,10 @@ impl Reactor {
     /// # Errors
     ///
     /// What the system says when it refuses a descriptor.
+    ///
+    /// # Examples
+    ///
+    /// See the page of the [module](crate::driver).
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
         let home = Arc::new(Home { waiter: Waiter::new()?, horizon: CachePadded::new(Horizon::new()) });
         Ok(Arc::new(Self {
@@ -106,11 +122,34 @@ impl Reactor {
     }
 
     /// The clock of reactors: nanoseconds since the first of them looked at it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let reactor = giveway_io::driver::Reactor::new(1)?;
+    /// let before = reactor.now();
+    /// assert!(before <= reactor.now());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn now(&self) -> u64 {
         time_of(Instant::now())
     }
 
     /// Whether anything is registered that a turn could find.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::driver::{Reactor, enter};
+    /// use giveway_io::net::UnixStream;
+    ///
+    /// let reactor = Reactor::new(1)?;
+    /// let pair = enter(&reactor, 0, UnixStream::pair)?;
+    /// assert!(reactor.has_sources());
+    /// drop(pair);
+    /// assert!(!reactor.has_sources());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn has_sources(&self) -> bool {
         // Ordering: relaxed; who registered something takes part in a turn himself, or is woken by one.
@@ -122,6 +161,10 @@ impl Reactor {
     }
 
     /// Whether a turn may find something: a source is registered, or a timer is due.
+    ///
+    /// # Examples
+    ///
+    /// See [`has_something`](Self::has_something).
     #[inline]
     pub fn wants_turn(&self) -> bool {
         self.has_sources() || {
@@ -131,23 +174,67 @@ impl Reactor {
     }
 
     /// Whether there is anything to look for on behalf of a worker with these timers, or of those who are none.
+    ///
+    /// # Examples
+    ///
+    /// See [`has_something`](Self::has_something).
     #[inline]
     pub fn has_anything_for(&self, shard: usize) -> bool {
         self.has_sources() || self.shard(shard).earliest() != NEVER || self.shard(usize::MAX).earliest() != NEVER
     }
 
     /// Whether there is anything to wait for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::driver::{Reactor, enter};
+    /// use giveway_io::time::{Duration, sleep};
+    /// use std::future::Future;
+    /// use std::pin::pin;
+    /// use std::task::{Context, Waker};
+    ///
+    /// let reactor = Reactor::new(2)?;
+    /// assert!(!reactor.has_something());
+    ///
+    /// let mut sleep = pin!(sleep(Duration::from_secs(3_600)));
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(enter(&reactor, 0, || sleep.as_mut().poll(&mut cx)).is_pending());
+    /// assert!(reactor.has_something() && reactor.is_waited_for());
+    /// assert!(reactor.has_anything_for(0) && !reactor.has_anything_for(1));
+    /// assert!(!reactor.wants_turn(), "it is not due");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn has_something(&self) -> bool {
         self.has_sources() || self.earliest() != NEVER
     }
 
     /// Whether anybody waits for a descriptor or a timer, or has and left without a word. Takes every lock: for rare occasions.
+    ///
+    /// # Examples
+    ///
+    /// See [`has_something`](Self::has_something).
     pub fn is_waited_for(&self) -> bool {
         self.shards.iter().any(|shard| !shard.is_empty())
             || self.lock_sources().iter().any(|(_, source)| source.is_waited_for())
     }
 
     /// Nobody will take a turn any more: whoever waits is told.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::driver::{Reactor, enter};
+    /// use giveway_io::net::UnixDatagram;
+    ///
+    /// let reactor = Reactor::new(1)?;
+    /// let (here, _there) = enter(&reactor, 0, UnixDatagram::pair)?;
+    /// assert!(!reactor.is_closed());
+    /// reactor.close();
+    /// assert!(reactor.is_closed());
+    /// assert!(futures::executor::block_on(here.recv(&mut [0; 16])).is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn close(&self) {
         // Ordering: release, partner of the acquire in `is_closed`. Who comes to wait after the wakers were taken has
         // taken a source's lock after us, and sees it.
@@ -161,6 +248,10 @@ impl Reactor {
     }
 
     /// Whether it was closed.
+    ///
+    /// # Examples
+    ///
+    /// See [`close`](Self::close).
     #[inline]
     pub fn is_closed(&self) -> bool {
         // Ordering: acquire, partner of the release in `close`.
@@ -168,6 +259,19 @@ impl Reactor {
     }
 
     /// When the last turn was taken, by the reactor's clock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::driver::{Reactor, Wait};
+    ///
+    /// let reactor = Reactor::new(1)?;
+    /// let before = reactor.now();
+    /// reactor.turn(Wait::Not, &mut Vec::new())?;
+    /// assert!(reactor.looked_at() >= before);
+    /// assert!(reactor.alone_for() <= reactor.now() - before);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn looked_at(&self) -> u64 {
         // Ordering: relaxed; a hint, after which somebody looks or does not.
@@ -175,6 +279,10 @@ impl Reactor {
     }
 
     /// For how many nanoseconds nobody has taken a turn.
+    ///
+    /// # Examples
+    ///
+    /// See [`looked_at`](Self::looked_at).
     pub fn alone_for(&self) -> u64 {
         self.now().saturating_sub(self.looked_at())
     }
@@ -184,6 +292,10 @@ impl Reactor {
     /// # Errors
     ///
     /// What the system says, other than that it was interrupted.
+    ///
+    /// # Examples
+    ///
+    /// See the page of the [module](crate::driver).
     pub fn turn(&self, wait: Wait<'_>, woken: &mut Vec<Waker>) -> io::Result<Turn> {
         let mut events = match self.turn.try_lock() {
             Ok(events) => events,
@@ -240,6 +352,10 @@ impl Reactor {
 
     /// Calls back the thread that waits in its turn. One that is about to has to find out by itself, by what it is asked
     /// when it has the turn ([`Wait::Unless`]): another turn may come first, and take the call with it.
+    ///
+    /// # Examples
+    ///
+    /// See the page of the [module](crate::driver).
     pub fn notify(&self) {
         self.home.notify();
     }
@@ -291,6 +407,10 @@ impl Drop for Reactor {
 
 /// Wakes them all, with no lock held. A waker is anybody's code: one that panics must not keep the others from being woken,
 /// nor end the thread that serves everybody. (What it says has been printed by then.)
+///
+/// # Examples
+///
+/// See the page of the [module](crate::driver).
 pub fn wake_all(woken: &mut Vec<Waker>) {
     for waker in woken.drain(..) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {

@@ -6,6 +6,8 @@
 mod child;
 mod counting;
 mod futures;
+#[cfg(doctest)]
+mod pages;
 mod workers;
 
 pub use child::{Child, in_child, isolated};

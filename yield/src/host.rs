@@ -75,11 +75,23 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// An executor that can say whether work waits.
+///
+/// # Examples
+///
+/// See the [module's page](self).
 pub trait Host {
     /// What a yield point looks at by itself before it asks. Called by [`with_host`], and by [`renew_signs`].
+    ///
+    /// # Examples
+    ///
+    /// See the [module's page](self).
     fn signs(&self) -> Signs<'_>;
 
     /// Whether work waits that the running task should give way to. Called when the [signs](Signs) say that it may.
+    ///
+    /// # Examples
+    ///
+    /// See the [module's page](self).
     fn work_waits(&self) -> bool;
 
     /// The running task is at a yield point, and the [signs](Signs) say that work may wait. `None` if none does, and it
@@ -87,11 +99,19 @@ pub trait Host {
     ///
     /// Otherwise the host notes that this task is to give way when its poll returns. The yield point wakes the task and
     /// is pending.
+    ///
+    /// # Examples
+    ///
+    /// See the [module's page](self).
     fn give_way(&self) -> Option<Ticket>;
 
     /// The yield point that got this ticket is polled again, or dropped. If the poll in which it got it still goes on,
     /// the host forgets the note (unless another yield point of the task made it too) and answers true. Otherwise the
     /// task has given way since, or moved here from another thread, and the answer is false.
+    ///
+    /// # Examples
+    ///
+    /// See the [module's page](self).
     fn take_back(&self, ticket: Ticket) -> bool;
 }
 
@@ -99,6 +119,10 @@ pub trait Host {
 ///
 /// It asks if no worker is idle, and it was asked to, something is queued, or the countdown has run out. All are read at
 /// every yield point, so each should be on a cache line that is seldom written by others.
+///
+/// # Examples
+///
+/// See the [module's page](self).
 #[derive(Debug, Clone, Copy)]
 pub struct Signs<'a> {
     /// How many workers have nothing to do. While this is not zero no yield point looks any further.
@@ -134,6 +158,10 @@ impl Signs<'_> {
 ///
 /// The host chooses the number: different for every poll on every thread, those of other executors included, as far as
 /// that goes. A yield point may be moved.
+///
+/// # Examples
+///
+/// See the [module's page](self).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(NonZeroU64);
 

@@ -77,6 +77,10 @@ pub fn should_yield() -> bool {
 /// The future of `yield_now_if_busy`.
 ///
 /// Polled after it was ready, it is a yield point once more.
+///
+/// # Examples
+///
+/// See [`yield_now_if_busy`].
 #[derive(Debug)]
 #[must_use = "a yield point does nothing unless it is awaited"]
 pub struct YieldNowIfBusy {

@@ -36,6 +36,10 @@ pub fn yield_now() -> YieldNow {
 }
 
 /// The future of `yield_now`.
+///
+/// # Examples
+///
+/// See [`yield_now`].
 #[derive(Debug)]
 #[must_use = "a yield does nothing unless it is awaited"]
 pub struct YieldNow {

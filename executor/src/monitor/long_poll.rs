@@ -24,10 +24,16 @@ const MOST: usize = 1_024;
 ///     async { std::thread::sleep(Duration::from_millis(50)) }, // should have been `giveway::time::sleep`
 ///     runtime.handle(),
 /// );
+/// let id = task.id();
 /// runtime.block_on(task).unwrap();
 ///
 /// let poll = reports.recv().unwrap();
-/// assert_eq!(poll.name(), Some("mule"));
+/// assert_eq!((poll.id(), poll.name()), (id, Some("mule")));
+/// assert_eq!(poll.spawned_at().file(), file!());
+/// assert!(poll.worker() < runtime.handle().workers());
+/// assert!(poll.length() > Duration::ZERO);
+/// assert!(poll.has_ended() || poll.length() > Duration::from_millis(500), "it took long, or very long");
+/// assert_eq!(poll.stack(), None, "nobody asked for it");
 /// println!("{poll}"); // task "mule" (1), spawned at src/main.rs:6:45, was in one poll for 50 ms on worker 0
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -45,37 +51,65 @@ pub struct LongPoll {
 
 impl LongPoll {
     /// The task's number.
+    ///
+    /// # Examples
+    ///
+    /// See [`LongPoll`].
     pub fn id(&self) -> Id {
         self.id
     }
 
     /// The task's name, if it was given one.
+    ///
+    /// # Examples
+    ///
+    /// See [`LongPoll`].
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
     /// Where the task was spawned.
+    ///
+    /// # Examples
+    ///
+    /// See [`LongPoll`].
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.spawned_at
     }
 
     /// The number of the worker that it kept.
+    ///
+    /// # Examples
+    ///
+    /// See [`LongPoll`].
     pub fn worker(&self) -> usize {
         self.worker
     }
 
     /// How long the poll took, to within some 10 ms: nobody looks at the clock when a poll begins.
+    ///
+    /// # Examples
+    ///
+    /// See [`LongPoll`].
     pub fn length(&self) -> Duration {
         self.length
     }
 
     /// Whether the poll has returned. One that has not after a second is reported as it is.
+    ///
+    /// # Examples
+    ///
+    /// See [`LongPoll`].
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
     /// Where in the program the poll was when it had gone on for too long, if
     /// [asked for](crate::Builder::sample_stacks).
+    ///
+    /// # Examples
+    ///
+    /// See [`LongPoll`].
     pub fn stack(&self) -> Option<&str> {
         self.stack.as_deref()
     }

@@ -116,13 +116,16 @@ pub enum PanicPolicy {
 ///     .workers(1)
 ///     .on_task_panic(move |panic| {
 ///         let message = panic.payload().downcast_ref::<&str>().copied();
-///         report.send((panic.name().map(str::to_owned), message)).unwrap();
+///         report.send((panic.id(), panic.name().map(str::to_owned), panic.spawned_at(), message)).unwrap();
 ///         giveway::PanicPolicy::Continue
 ///     })
 ///     .build()?;
 /// let task = giveway::task::Builder::new().name("baker").spawn_on(async { panic!("no bread") }, runtime.handle());
+/// let task_id = task.id();
 /// assert!(runtime.block_on(task).is_err());
-/// assert_eq!(reports.recv().unwrap(), (Some("baker".to_owned()), Some("no bread")));
+/// let (id, name, spawned_at, message) = reports.recv().unwrap();
+/// assert_eq!((id, name.as_deref(), message), (task_id, Some("baker"), Some("no bread")));
+/// assert_eq!(spawned_at.file(), file!());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct TaskPanic<'a> {
@@ -132,21 +135,37 @@ pub struct TaskPanic<'a> {
 
 impl<'a> TaskPanic<'a> {
     /// The task's number.
+    ///
+    /// # Examples
+    ///
+    /// See [`TaskPanic`].
     pub fn id(&self) -> Id {
         self.meta.id
     }
 
     /// The task's name, if it was given one.
+    ///
+    /// # Examples
+    ///
+    /// See [`TaskPanic`].
     pub fn name(&self) -> Option<&'a str> {
         self.meta.name()
     }
 
     /// Where the task was spawned.
+    ///
+    /// # Examples
+    ///
+    /// See [`TaskPanic`].
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.meta.location()
     }
 
     /// What it panicked with.
+    ///
+    /// # Examples
+    ///
+    /// See [`TaskPanic`].
     pub fn payload(&self) -> &'a (dyn Any + Send) {
         self.payload
     }

@@ -17,7 +17,7 @@ use std::panic::Location;
 /// let runtime = giveway::Builder::new().workers(1).build()?;
 /// let (release, blocked) = mpsc::channel::<()>();
 /// let (started, has_started) = mpsc::channel();
-/// giveway::task::Builder::new().name("slow cook").spawn_on(
+/// let task = giveway::task::Builder::new().name("slow cook").spawn_on(
 ///     async move {
 ///         started.send(()).unwrap();
 ///         blocked.recv().ok(); // blocks its worker: the poll does not return
@@ -31,6 +31,8 @@ use std::panic::Location;
 /// assert_eq!(report.stuck_threads(), 1);
 /// let stuck = &report.stuck_tasks()[0];
 /// assert_eq!((stuck.name(), stuck.worker()), (Some("slow cook"), Some(0)));
+/// assert_eq!((stuck.id(), stuck.spawned_at().file()), (task.id(), file!()));
+/// assert!(!stuck.is_blocking_job());
 /// println!("{report}"); // ... task "slow cook" (1), spawned at src/main.rs:9:5, keeps worker 0
 /// drop(release);
 /// # Ok::<(), std::io::Error>(())
@@ -70,17 +72,29 @@ impl ShutdownReport {
     }
 
     /// Whether everything came to its end in time.
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn is_clean(&self) -> bool {
         self.threads == 0
     }
 
     /// How many threads had not ended. More than there are stuck tasks if some were in a hook.
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn stuck_threads(&self) -> usize {
         self.threads
     }
 
     /// The tasks that had not returned from a poll or a destructor, and the [blocking jobs](crate::spawn_blocking) that had
     /// not ended.
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn stuck_tasks(&self) -> &[StuckTask] {
         &self.tasks
     }
@@ -118,22 +132,38 @@ enum Place {
 
 impl StuckTask {
     /// The task's number.
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn id(&self) -> Id {
         self.id
     }
 
     /// The task's name, if it was given one.
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
     /// Where the task was spawned.
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.spawned_at
     }
 
     /// The number of the worker that it keeps. None for a blocking job, and for a task that blocks
     /// [in place](crate::block_in_place) without keeping a worker.
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn worker(&self) -> Option<usize> {
         match self.place {
             Place::Worker(worker) => Some(worker),
@@ -142,6 +172,10 @@ impl StuckTask {
     }
 
     /// Whether it is a [blocking job](crate::spawn_blocking).
+    ///
+    /// # Examples
+    ///
+    /// See [`ShutdownReport`].
     pub fn is_blocking_job(&self) -> bool {
         matches!(self.place, Place::Job)
     }

@@ -22,6 +22,22 @@ pub type Blocking = fn(Box<dyn FnOnce() + Send>);
 static BLOCKING: OnceLock<Blocking> = OnceLock::new();
 
 /// Says where to run what blocks. The first call counts.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::net::UdpSocket;
+/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+///
+/// static JOBS: AtomicUsize = AtomicUsize::new(0);
+/// giveway_io::driver::set_blocking(|job| {
+///     JOBS.fetch_add(1, Relaxed);
+///     std::thread::spawn(job);
+/// });
+/// futures::executor::block_on(UdpSocket::bind("localhost:0"))?;
+/// assert_eq!(JOBS.load(Relaxed), 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn set_blocking(blocking: Blocking) {
     let _first = BLOCKING.set(blocking);
 }

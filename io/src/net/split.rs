@@ -92,6 +92,22 @@ impl<S: Stream> ReadHalf<'_, S> {
     }
 
     /// [`peek`](Self::peek), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::UnixStream;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (mut here, mut there) = UnixStream::pair()?;
+    /// there.write_all(b"hello").await?;
+    /// let (mut reader, _) = UnixStream::split(&mut here);
+    /// let mut buffer = [0; 4];
+    /// assert_eq!(poll_fn(|cx| reader.poll_peek(cx, &mut buffer)).await?, 4);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_peek(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         bytes::poll_peek(self.0.socket(), cx, buf)
     }

@@ -59,6 +59,10 @@ pub struct OwnedWriteHalf<S: Stream> {
 }
 
 /// Two halves that are not of one stream, given back.
+///
+/// # Examples
+///
+/// See [`OwnedReadHalf::reunite`].
 #[derive(Debug)]
 pub struct ReuniteError<S: Stream>(
     /// The half that reads.
@@ -125,6 +129,22 @@ impl<S: Stream> OwnedReadHalf<S> {
     }
 
     /// [`peek`](Self::peek), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::UnixStream;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (here, mut there) = UnixStream::pair()?;
+    /// there.write_all(b"hello").await?;
+    /// let (mut reader, _writer) = here.into_split();
+    /// let mut buffer = [0; 4];
+    /// assert_eq!(poll_fn(|cx| reader.poll_peek(cx, &mut buffer)).await?, 4);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_peek(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         bytes::poll_peek(self.stream.socket(), cx, buf)
     }

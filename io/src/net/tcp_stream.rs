@@ -78,6 +78,23 @@ impl TcpStream {
     }
 
     /// [`peek`](Self::peek), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// use std::future::poll_fn;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.write_all(b"hello").await?;
+    /// let mut buffer = [0; 4];
+    /// assert_eq!(poll_fn(|cx| server.poll_peek(cx, &mut buffer)).await?, 4);
+    /// assert_eq!(&buffer, b"hell");
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         bytes::poll_peek(&self.0, cx, buf)
     }
@@ -122,6 +139,22 @@ impl TcpStream {
     }
 
     /// [`readable`](Self::readable), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// use std::future::poll_fn;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// client.write_all(b"hello").await?;
+    /// poll_fn(|cx| server.poll_read_ready(cx)).await?;
+    /// assert_eq!(server.try_read(&mut [0; 16])?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         socket::poll_ready(&self.0, Direction::Read, cx)
     }
@@ -203,6 +236,20 @@ impl TcpStream {
     }
 
     /// [`writable`](Self::writable), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// use std::future::poll_fn;
+    /// # futures::executor::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// # let _client = TcpStream::connect(listener.local_addr()?).await?;
+    /// # let (server, _) = listener.accept().await?;
+    /// poll_fn(|cx| server.poll_write_ready(cx)).await?;
+    /// assert_eq!(server.try_write(b"hello")?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         socket::poll_ready(&self.0, Direction::Write, cx)
     }

@@ -260,7 +260,16 @@ impl UdpSocket {
     ///
     /// # Examples
     ///
-    /// See [`join_multicast_v4`](Self::join_multicast_v4).
+    /// ```no_run
+    /// # use giveway_io::net::UdpSocket;
+    /// # use std::net::Ipv6Addr;
+    /// # futures::executor::block_on(async {
+    /// let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x123);
+    /// let socket = UdpSocket::bind("[::]:0").await?;
+    /// socket.join_multicast_v6(&group, 0)?;
+    /// socket.leave_multicast_v6(&group, 0)?;
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn join_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.0.get_ref().join_multicast_v6(multiaddr, interface)
     }
@@ -286,7 +295,7 @@ impl UdpSocket {
     ///
     /// # Examples
     ///
-    /// See [`join_multicast_v4`](Self::join_multicast_v4).
+    /// See [`join_multicast_v6`](Self::join_multicast_v6).
     pub fn leave_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.0.get_ref().leave_multicast_v6(multiaddr, interface)
     }

@@ -12,26 +12,96 @@ use std::task::{Context, Poll, ready};
 /// The asynchronous methods, to be polled. Every task that polls is woken.
 impl UnixDatagram {
     /// [`send`](Self::send), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (here, there) = UnixDatagram::pair()?;
+    /// assert_eq!(poll_fn(|cx| here.poll_send(cx, b"hello")).await?, 5);
+    /// # drop(there);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.0.poll_io(Write, cx, |socket| socket.send(buf))
     }
 
     /// [`recv`](Self::recv), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (here, there) = UnixDatagram::pair()?;
+    /// here.send(b"hello").await?;
+    /// let mut buffer = [0; 16];
+    /// assert_eq!(poll_fn(|cx| there.poll_recv(cx, &mut buffer)).await?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         self.0.poll_io(Read, cx, |socket| socket.recv(buf))
     }
 
     /// [`recv_from`](Self::recv_from), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (here, there) = UnixDatagram::pair()?;
+    /// here.send(b"hello").await?;
+    /// let mut buffer = [0; 16];
+    /// let (length, sender) = poll_fn(|cx| there.poll_recv_from(cx, &mut buffer)).await?;
+    /// assert!(length == 5 && sender.is_unnamed());
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_recv_from(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {
         self.0.poll_io(Read, cx, |socket| socket.recv_from(buf))
     }
 
     /// [`readable`](Self::readable), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (here, there) = UnixDatagram::pair()?;
+    /// here.send(b"hello").await?;
+    /// poll_fn(|cx| there.poll_recv_ready(cx)).await?;
+    /// assert_eq!(there.try_recv(&mut [0; 16])?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         poll_ready(&self.0, Read, cx)
     }
 
     /// [`writable`](Self::writable), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (here, there) = UnixDatagram::pair()?;
+    /// poll_fn(|cx| here.poll_send_ready(cx)).await?;
+    /// assert_eq!(here.try_send(b"hello")?, 5);
+    /// # drop(there);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         poll_ready(&self.0, Write, cx)
     }
@@ -114,7 +184,16 @@ impl UnixDatagram {
     ///
     /// # Examples
     ///
-    /// See [`try_recv`](Self::try_recv).
+    /// ```
+    /// # use giveway_io::net::UnixDatagram;
+    /// # futures::executor::block_on(async {
+    /// let (here, there) = UnixDatagram::pair()?;
+    /// here.send(b"hello").await?;
+    /// there.readable().await?;
+    /// let (length, sender) = there.try_recv_from(&mut [0; 16])?;
+    /// assert!(length == 5 && sender.is_unnamed());
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         try_io(&self.0, Read, |socket| socket.recv_from(buf))
     }

@@ -99,6 +99,22 @@ impl UnixListener {
     }
 
     /// [`accept`](Self::accept), to be polled. Every task that polls is woken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::net::UnixListener;
+    /// use std::task::{Context, Waker};
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("giveway-doc-poll-accept-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let path = directory.join("socket");
+    /// let listener = UnixListener::bind(&path)?;
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(listener.poll_accept(&mut cx).is_pending());
+    /// # std::fs::remove_dir_all(&directory)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
         let accepted = ready!(self.0.poll_io(Direction::Read, cx, |listener| socket::accept(listener.as_fd())));
         Poll::Ready(accepted.and_then(|(fd, peer)| {

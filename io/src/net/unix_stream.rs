@@ -81,6 +81,22 @@ impl UnixStream {
     }
 
     /// [`peek`](Self::peek), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::UnixStream;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (mut here, there) = UnixStream::pair()?;
+    /// here.write_all(b"hello").await?;
+    /// let mut buffer = [0; 4];
+    /// assert_eq!(poll_fn(|cx| there.poll_peek(cx, &mut buffer)).await?, 4);
+    /// assert_eq!(&buffer, b"hell");
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         bytes::poll_peek(&self.0, cx, buf)
     }
@@ -115,6 +131,21 @@ impl UnixStream {
     }
 
     /// [`readable`](Self::readable), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use futures::AsyncWriteExt;
+    /// # use giveway_io::net::UnixStream;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (mut here, there) = UnixStream::pair()?;
+    /// here.write_all(b"hello").await?;
+    /// poll_fn(|cx| there.poll_read_ready(cx)).await?;
+    /// assert_eq!(there.try_read(&mut [0; 16])?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         socket::poll_ready(&self.0, Direction::Read, cx)
     }
@@ -174,6 +205,19 @@ impl UnixStream {
     }
 
     /// [`writable`](Self::writable), to be polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use giveway_io::net::UnixStream;
+    /// use std::future::poll_fn;
+    ///
+    /// # futures::executor::block_on(async {
+    /// let (here, _there) = UnixStream::pair()?;
+    /// poll_fn(|cx| here.poll_write_ready(cx)).await?;
+    /// assert_eq!(here.try_write(b"hello")?, 5);
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
     pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         socket::poll_ready(&self.0, Direction::Write, cx)
     }

@@ -72,6 +72,10 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 }
 
 /// The future of [`sleep`] and [`sleep_until`].
+///
+/// # Examples
+///
+/// See [`sleep`].
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     deadline: Instant,

@@ -57,6 +57,10 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 }
 
 /// The future of [`timeout`] and [`timeout_at`].
+///
+/// # Examples
+///
+/// See [`timeout`].
 #[derive(Debug)]
 #[must_use = "a timeout does nothing unless it is awaited"]
 pub struct Timeout<F> {

@@ -1,0 +1,25 @@
+//! The pages, as doc tests: the Rust on them compiles and runs. `tests/documents/pages.rs` notices a page that is missing.
+
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
+#[doc = include_str!("../../docs/architecture.md")]
+mod architecture {}
+
+#[doc = include_str!("../../docs/benchmarks.md")]
+mod benchmarks {}
+
+#[doc = include_str!("../../docs/blocking.md")]
+mod blocking {}
+
+#[doc = include_str!("../../docs/budget.md")]
+mod budget {}
+
+#[doc = include_str!("../../docs/io.md")]
+mod io {}
+
+#[doc = include_str!("../../docs/orderings.md")]
+mod orderings {}
+
+#[doc = include_str!("../../docs/yielding.md")]
+mod yielding {}
