@@ -44,6 +44,7 @@
 //!
 //! # Features
 //!
+//! - `macros`, on by default: `#[giveway::main]` and `#[giveway::test]`.
 //! - `tracing`: reports of long polls as events.
 //! - `stack-samples`: they say where in the program the poll was ([`Builder`]'s `sample_stacks`; Linux).
 //!
@@ -77,6 +78,8 @@ pub use blocking::{block_in_place, spawn_blocking};
 pub use deadlock::ExpectedWake;
 pub use giveway_budget as budget;
 pub use giveway_io::{net, time};
+#[cfg(feature = "macros")]
+pub use giveway_macros::{main, test};
 pub use host::{should_yield, yield_now_if_busy};
 pub use monitor::LongPoll;
 pub use pinned::spawn_pinned;

@@ -1,5 +1,6 @@
 //! The integration tests: one binary, modules by behaviour.
 
+mod attributes;
 mod background;
 mod blocking;
 mod blocking_end;

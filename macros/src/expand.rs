@@ -1,0 +1,85 @@
+//! From what was written to what the compiler gets.
+
+use crate::error::{Error, lex};
+use crate::function::{Function, Refused};
+use crate::options::Options;
+use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
+
+/// Which of the two attributes it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Main,
+    Test,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// The item, or the errors and as much of it as keeps others away.
+pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> TokenStream {
+    let (options, errors) = Options::parse(kind, options);
+    let mut tokens: TokenStream = errors.into_iter().map(Error::into_tokens).collect();
+    match Function::parse(kind, item) {
+        Ok(function) => tokens.extend(wrap(kind, options, function)),
+        Err(Refused { error, instead }) => tokens.extend([error.into_tokens(), instead]),
+    }
+    tokens
+}
+
+/// The plain function with the async one inside.
+///
+/// The inner one is made of the user's own tokens alone, so that every error in it is found where it was written. It is a
+/// function and not a block: the types around it are what the user wrote, and need not be inferred through ours.
+fn wrap(kind: Kind, options: Options, function: Function) -> TokenStream {
+    let is_test = function.is_test();
+    let Function { attributes, visibility, async_keyword, fn_keyword, name, arguments, output, body } = function;
+    let header: Vec<TokenTree> =
+        [fn_keyword, name.clone().into(), arguments.into()].into_iter().chain(output).collect();
+
+    let mut inside = TokenStream::from(async_keyword);
+    inside.extend(header.iter().cloned());
+    inside.extend([TokenTree::from(body.clone())]);
+    inside.extend(run(kind, options, &name.to_string()));
+    let mut block = Group::new(Delimiter::Brace, inside);
+    block.set_span(body.span());
+
+    let mut tokens = TokenStream::from_iter(attributes);
+    if kind == Kind::Test && !is_test {
+        // By its full path: `test` alone may be this very attribute.
+        tokens.extend(lex("#[::core::prelude::v1::test]"));
+    }
+    tokens.extend(visibility);
+    tokens.extend(header);
+    tokens.extend([TokenTree::from(block)]);
+    tokens
+}
+
+/// The call of the inner function.
+fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
+    let Options { workers, giveway } = options;
+    let workers: TokenStream = match (workers, kind) {
+        (Some(workers), _) => workers.into(),
+        (None, Kind::Test) => lex("2"),
+        (None, Kind::Main) => {
+            let mut tokens = giveway;
+            tokens.extend(lex(&format!("::block_on({name}())")));
+            return tokens;
+        }
+    };
+    // A variable, so that it is dropped after the future, in every edition. No code of the user's sees its name.
+    let mut tokens = lex("#[allow(clippy::expect_used)] let runtime =");
+    tokens.extend(giveway);
+    tokens.extend(lex("::Builder::new().workers"));
+    tokens.extend([TokenTree::from(Group::new(Delimiter::Parenthesis, workers))]);
+    let of = kind.name();
+    tokens.extend(lex(&format!(
+        ".build().expect(\"the runtime of `giveway::{of}` could not be started\"); runtime.block_on({name}())"
+    )));
+    tokens
+}

@@ -1,0 +1,150 @@
+//! What is in the parentheses of the attribute: `name = value`, with commas in between.
+
+use crate::error::{Error, flatten, lex, respanned};
+use crate::expand::Kind;
+use proc_macro::{Ident, Span, TokenStream, TokenTree};
+
+/// What the user asked for.
+pub(crate) struct Options {
+    /// The number of workers, as it was written.
+    pub(crate) workers: Option<TokenTree>,
+    /// Where `giveway` is.
+    pub(crate) giveway: TokenStream,
+}
+
+impl Options {
+    /// Reads the options. One that is wrong is left out, so that the function can be checked nevertheless.
+    pub(crate) fn parse(kind: Kind, tokens: TokenStream) -> (Self, Vec<Error>) {
+        let mut reader =
+            Reader { options: Self { workers: None, giveway: lex("::giveway") }, seen: Vec::new(), errors: Vec::new() };
+        let tokens = flatten(tokens);
+        let mut options = tokens.split(|token| is_punct(token, ',')).peekable();
+        while let Some(option) = options.next() {
+            // Nothing at all is fine, and a comma at the end.
+            if option.is_empty() && options.peek().is_none() {
+                break;
+            }
+            if let Err(error) = reader.option(kind, option) {
+                reader.errors.push(error);
+            }
+        }
+        (reader.options, reader.errors)
+    }
+}
+
+const EXPECTED: &str = "expected `name = value`, such as `workers = 4`";
+
+struct Reader {
+    options: Options,
+    /// What was given so far, by the name that we use.
+    seen: Vec<&'static str>,
+    errors: Vec<Error>,
+}
+
+impl Reader {
+    fn option(&mut self, kind: Kind, tokens: &[TokenTree]) -> Result<(), Error> {
+        let [TokenTree::Ident(name), equals, value @ ..] = tokens else {
+            return Err(Error::over(tokens, EXPECTED));
+        };
+        if !is_punct(equals, '=') {
+            return Err(Error::over(tokens, EXPECTED));
+        }
+        // A value that is missing or too long is reported with its name.
+        let place = if value.is_empty() { tokens } else { value };
+        match name.to_string().as_str() {
+            "workers" | "worker_threads" => {
+                self.first_time("workers", name)?;
+                let [value] = value else { return Err(Error::over(place, not_a_number(name))) };
+                if !is_a_number(value) {
+                    return Err(Error::over(place, not_a_number(name)));
+                }
+                self.options.workers = Some(value.clone());
+            }
+            "flavor" => {
+                self.first_time("flavor", name)?;
+                match text(value).as_deref() {
+                    Some("multi_thread") => {}
+                    Some("current_thread") => {
+                        self.first_time("workers", name)?;
+                        let one = lex("1").into_iter().next();
+                        self.options.workers = one;
+                    }
+                    _ => {
+                        return Err(Error::over(
+                            place,
+                            "`flavor` is \"multi_thread\", which is the default, or \"current_thread\", which is `workers = 1`",
+                        ));
+                    }
+                }
+            }
+            "crate" => {
+                self.first_time("crate", name)?;
+                match text(value).and_then(|text| path(&text, value[0].span())) {
+                    Some(path) => self.options.giveway = path,
+                    None => {
+                        return Err(Error::over(place, "`crate` is a path in quotes, such as `crate = \"giveway\"`"));
+                    }
+                }
+            }
+            unknown => {
+                let kind = kind.name();
+                let message = format!(
+                    "`giveway::{kind}` has no option `{unknown}`; there are `workers` (or `worker_threads`), `flavor` and `crate`"
+                );
+                return Err(Error::at(name.span(), message));
+            }
+        }
+        Ok(())
+    }
+
+    fn first_time(&mut self, option: &'static str, name: &Ident) -> Result<(), Error> {
+        if self.seen.contains(&option) {
+            let message = match option {
+                "workers" => "the number of workers is given twice: by `workers`, `worker_threads` or `flavor = \"current_thread\"`".into(),
+                _ => format!("`{option}` is given twice"),
+            };
+            return Err(Error::at(name.span(), message));
+        }
+        self.seen.push(option);
+        Ok(())
+    }
+}
+
+fn not_a_number(name: &Ident) -> String {
+    format!("`{name}` is a whole number from 1, such as `{name} = 4`")
+}
+
+/// Whether it is a literal that a `usize` can be, from 1.
+fn is_a_number(value: &TokenTree) -> bool {
+    let TokenTree::Literal(literal) = value else { return false };
+    let text = literal.to_string().replace('_', "");
+    let text = text.strip_suffix("usize").unwrap_or(&text);
+    let number = match text.get(..2) {
+        Some("0x") => usize::from_str_radix(&text[2..], 16),
+        Some("0o") => usize::from_str_radix(&text[2..], 8),
+        Some("0b") => usize::from_str_radix(&text[2..], 2),
+        _ => text.parse(),
+    };
+    number.is_ok_and(|number| number > 0)
+}
+
+/// What stands between the quotes of a plain string.
+fn text(value: &[TokenTree]) -> Option<String> {
+    let [TokenTree::Literal(literal)] = value else { return None };
+    let literal = literal.to_string();
+    let text = literal.strip_prefix('"')?.strip_suffix('"')?;
+    (!text.contains('\\')).then(|| text.to_owned())
+}
+
+/// A path, at the place of the string that it comes from.
+fn path(text: &str, place: Span) -> Option<TokenStream> {
+    let segments = text.strip_prefix("::").unwrap_or(text);
+    let letter = |c: char| c == '_' || c.is_alphanumeric();
+    let is_name = |name: &str| name.chars().all(letter) && name.starts_with(|c: char| letter(c) && !c.is_numeric());
+    let is_path = segments.split("::").all(|name| is_name(name.strip_prefix("r#").unwrap_or(name)));
+    is_path.then(|| respanned(lex(text), place))
+}
+
+fn is_punct(token: &TokenTree, char: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == char)
+}
