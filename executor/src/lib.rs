@@ -45,6 +45,8 @@
 //! # Features
 //!
 //! - `macros`, on by default: `#[giveway::main]` and `#[giveway::test]`.
+//! - `tokio-io`: streams have the traits of `tokio::io` too, see [`net`].
+//! - `hyper`: streams have the traits of `hyper::rt` too; an executor and a timer for hyper, in `giveway::hyper`.
 //! - `tracing`: reports of long polls as events.
 //! - `stack-samples`: they say where in the program the poll was ([`Builder`]'s `sample_stacks`; Linux).
 //!
@@ -60,6 +62,8 @@ mod deadlock;
 mod fork;
 pub mod fs;
 mod host;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 pub mod io;
 mod monitor;
 mod parker;

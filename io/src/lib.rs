@@ -8,6 +8,8 @@ mod async_io;
 mod current;
 mod deferred;
 mod horizon;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 pub mod net;
 mod reactor;
 mod source;

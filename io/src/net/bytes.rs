@@ -64,6 +64,20 @@ pub(crate) fn poll_read<T: ByteStream>(io: &Async<T>, cx: &mut Context<'_>, buf:
     io.poll_bytes(Read, cx, most, |io| recv(io, buf, RecvFlags::empty()))
 }
 
+/// [`poll_read`] into memory that nobody has written to. As many bytes as it says have been written, from the first one on.
+#[cfg(any(feature = "tokio-io", feature = "hyper"))]
+pub(crate) fn poll_read_uninit<T: ByteStream>(
+    io: &Async<T>,
+    cx: &mut Context<'_>,
+    buf: &mut [std::mem::MaybeUninit<u8>],
+) -> Poll<io::Result<usize>> {
+    let most = if T::SHORT_MEANS_ALL { buf.len() } else { 0 };
+    io.poll_bytes(Read, cx, most, |io| {
+        let ((written, _rest), _of_the_message) = rustix::net::recv(io, &mut *buf, RecvFlags::empty())?;
+        Ok(written.len())
+    })
+}
+
 pub(crate) fn poll_peek<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
     io.poll_io(Read, cx, |io| recv(io, buf, RecvFlags::PEEK))
 }

@@ -9,9 +9,35 @@
 //!
 //! Readiness is kept until an operation finds out that it is over, also over a short read and over an error: whatever
 //! failed for want of descriptors, say, succeeds when there are some again.
+//!
+//! # The traits of tokio and of hyper
+//!
+//! With the feature `tokio-io` everything that reads or writes has the traits of `tokio::io` as well, and so works with what
+//! is made for these: `copy`, `lines`, the codecs of `tokio_util`, TLS. With the feature `hyper` it has those of
+//! `hyper::rt`.
+//!
+#![cfg_attr(feature = "tokio-io", doc = "```")]
+#![cfg_attr(not(feature = "tokio-io"), doc = "```ignore")]
+//! use giveway_io::net::UnixStream;
+//! use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+//!
+//! # futures::executor::block_on(async {
+//! let (mut here, there) = UnixStream::pair()?;
+//! here.write_all(b"one\ntwo\n").await?;
+//! let mut lines = BufReader::new(there).lines();
+//! assert_eq!(lines.next_line().await?.as_deref(), Some("one"));
+//! assert_eq!(lines.next_line().await?.as_deref(), Some("two"));
+//! # std::io::Result::Ok(()) }).unwrap();
+//! ```
+//!
+//! Where both tokio's `AsyncReadExt` and that of `futures` are imported, `stream.read(…)` could be either, and does not
+//! compile: import one of them, or say which, `tokio::io::AsyncReadExt::read(&mut stream, …)`. Tokio's `shutdown` has to be
+//! said so anyway: `AsyncWriteExt::shutdown(&mut stream)`, since [`TcpStream::shutdown`] is std's.
 
 mod addr;
 mod bytes;
+#[cfg(any(feature = "tokio-io", feature = "hyper"))]
+mod foreign;
 pub(crate) mod resolve;
 mod retry;
 mod socket;
