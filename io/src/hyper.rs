@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Hyper's timeouts, kept by the timers of the runtime that polls the connection.
 ///
-/// Give it to `Builder::timer` of a connection. Hyper then ends what takes too long, if its `header_read_timeout`,
-/// `keep_alive_interval` and the like are set; without a timer some of these panic.
+/// Give it to the builder of a connection, by its method `timer`. Hyper then ends what takes too long, if its
+/// `header_read_timeout` and the like are set; without a timer some of these panic.
 ///
 /// # Panics
 ///

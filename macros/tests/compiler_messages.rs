@@ -43,7 +43,7 @@ fn errors(case: &Path) -> Vec<(usize, String)> {
     let text = String::from_utf8(case.output().expect("the compiler starts").stderr).unwrap();
     let error = |line: &str| {
         let (place, message) = line.split_once(": error")?;
-        // `error: text`, or `error[E0308]: text`.
+        // A number in brackets may stand before the colon.
         let (_code, message) = message.split_once(": ")?;
         let mut place = place.rsplit(':');
         let (_column, line) = (place.next()?, place.next()?);
