@@ -168,8 +168,12 @@ pub fn provenance() -> String {
         said("git", &["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(unknown)
     );
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let dashes = if arguments.is_empty() { "" } else { " -- " };
-    let _ = writeln!(text, "- command: `cargo run --release -p giveway-benches{dashes}{}`", arguments.join(" "));
+    let mut command = vec!["cargo run --release -p giveway-benches"];
+    if !arguments.is_empty() {
+        command.push("--");
+        command.extend(arguments.iter().map(String::as_str));
+    }
+    let _ = writeln!(text, "- command: `{}`", command.join(" "));
     text
 }
 

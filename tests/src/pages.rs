@@ -23,3 +23,27 @@ mod orderings {}
 
 #[doc = include_str!("../../docs/yielding.md")]
 mod yielding {}
+
+#[doc = include_str!("../../docs/README.md")]
+mod book {}
+
+#[doc = include_str!("../../docs/background_jobs.md")]
+mod background_jobs {}
+
+#[doc = include_str!("../../docs/glossary.md")]
+mod glossary {}
+
+#[doc = include_str!("../../docs/polite_libraries.md")]
+mod polite_libraries {}
+
+#[doc = include_str!("../../docs/porting.md")]
+mod porting {}
+
+#[doc = include_str!("../../docs/quick_start.md")]
+mod quick_start {}
+
+#[doc = include_str!("../../docs/tuning.md")]
+mod tuning {}
+
+#[doc = include_str!("../../docs/what_for.md")]
+mod what_for {}
