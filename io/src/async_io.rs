@@ -27,7 +27,7 @@ use std::task::{Context, Poll, ready};
 /// # Examples
 ///
 /// ```
-/// use giveway_io::Async;
+/// use giveway::io::Async;
 /// use std::io::{Read, Write};
 /// use std::os::unix::net::UnixStream;
 ///
@@ -36,7 +36,7 @@ use std::task::{Context, Poll, ready};
 /// let here = Async::new(here)?;
 /// (&there).write_all(b"hello")?;
 /// let mut buffer = [0; 16];
-/// let read = futures::executor::block_on(here.read_with(|mut stream| stream.read(&mut buffer)))?;
+/// let read = giveway::block_on(here.read_with(|mut stream| stream.read(&mut buffer)))?;
 /// assert_eq!(&buffer[..read], b"hello");
 /// # Ok(())
 /// # }
@@ -79,7 +79,7 @@ impl<T: AsFd> Async<T> {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::Async;
+    /// # use giveway::io::Async;
     /// # use std::os::unix::net::UnixStream;
     /// # fn main() -> std::io::Result<()> {
     /// let stream = Async::new(UnixStream::pair()?.0)?;
@@ -97,7 +97,7 @@ impl<T: AsFd> Async<T> {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::Async;
+    /// # use giveway::io::Async;
     /// # use std::os::unix::net::UnixStream;
     /// # fn main() -> std::io::Result<()> {
     /// let stream = Async::new(UnixStream::pair()?.0)?.into_inner();
@@ -171,11 +171,11 @@ impl<T: AsFd> Async<T> {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::Async;
+    /// use giveway::io::Async;
     /// use std::io::{Read, Write};
     /// use std::os::unix::net::UnixStream;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (mut here, there) = UnixStream::pair()?;
     /// let there = Async::new(there)?;
     /// here.write_all(b"hello")?;
@@ -231,13 +231,13 @@ impl<T: AsFd> Async<T> {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::Async;
+    /// # use giveway::io::Async;
     /// # use std::io::Write;
     /// # use std::os::unix::net::UnixStream;
     /// # fn main() -> std::io::Result<()> {
     /// let (here, _there) = UnixStream::pair()?;
     /// let here = Async::new(here)?;
-    /// let written = futures::executor::block_on(here.write_with(|mut stream| stream.write(b"hello")))?;
+    /// let written = giveway::block_on(here.write_with(|mut stream| stream.write(b"hello")))?;
     /// assert_eq!(written, 5);
     /// # Ok(())
     /// # }

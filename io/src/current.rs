@@ -33,7 +33,7 @@ static FINDER: OnceLock<Finder> = OnceLock::new();
 /// # Examples
 ///
 /// ```
-/// use giveway_io::net::UnixStream;
+/// use giveway::net::UnixStream;
 /// use std::io;
 ///
 /// giveway_io::driver::set_finder(|| Err(io::Error::other("there is no runtime")));
@@ -73,7 +73,7 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
 ///
 /// ```
 /// use giveway_io::driver::{Reactor, enter, step_in, step_out};
-/// use giveway_io::net::UnixStream;
+/// use giveway::net::UnixStream;
 ///
 /// let reactor = Reactor::new(1)?;
 /// enter(&reactor, 0, || {
@@ -111,7 +111,7 @@ pub fn step_in() {
 ///
 /// ```
 /// use giveway_io::driver::{Reactor, enter, step_in_anew, step_out};
-/// use giveway_io::net::UnixStream;
+/// use giveway::net::UnixStream;
 ///
 /// let reactor = Reactor::new(1)?;
 /// enter(&reactor, 0, || {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// use std::time::{Duration, Instant};
 ///
 /// let start = Instant::now();
-/// futures::executor::block_on(Timer.sleep(Duration::from_millis(2)));
+/// giveway::block_on(Timer.sleep(Duration::from_millis(2)));
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 #[derive(Debug, Clone, Copy, Default)]

@@ -26,7 +26,7 @@ pub mod driver {
     //!
     //! ```
     //! use giveway_io::driver::{Reactor, Turn, Wait, enter, poll_task, wake_all};
-    //! use giveway_io::time::{Duration, Instant, sleep};
+    //! use giveway::time::{Duration, Instant, sleep};
     //! use std::future::Future;
     //! use std::io;
     //! use std::pin::pin;

@@ -141,7 +141,7 @@ impl Reactor {
     ///
     /// ```
     /// use giveway_io::driver::{Reactor, enter};
-    /// use giveway_io::net::UnixStream;
+    /// use giveway::net::UnixStream;
     ///
     /// let reactor = Reactor::new(1)?;
     /// let pair = enter(&reactor, 0, UnixStream::pair)?;
@@ -189,7 +189,7 @@ impl Reactor {
     ///
     /// ```
     /// use giveway_io::driver::{Reactor, enter};
-    /// use giveway_io::time::{Duration, sleep};
+    /// use giveway::time::{Duration, sleep};
     /// use std::future::Future;
     /// use std::pin::pin;
     /// use std::task::{Context, Waker};
@@ -225,14 +225,14 @@ impl Reactor {
     ///
     /// ```
     /// use giveway_io::driver::{Reactor, enter};
-    /// use giveway_io::net::UnixDatagram;
+    /// use giveway::net::UnixDatagram;
     ///
     /// let reactor = Reactor::new(1)?;
     /// let (here, _there) = enter(&reactor, 0, UnixDatagram::pair)?;
     /// assert!(!reactor.is_closed());
     /// reactor.close();
     /// assert!(reactor.is_closed());
-    /// assert!(futures::executor::block_on(here.recv(&mut [0; 16])).is_err());
+    /// assert!(giveway::block_on(here.recv(&mut [0; 16])).is_err());
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn close(&self) {

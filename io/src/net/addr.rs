@@ -20,10 +20,10 @@ use std::task::{Context, Poll};
 /// # Examples
 ///
 /// ```
-/// use giveway_io::net::UdpSocket;
+/// use giveway::net::UdpSocket;
 /// use std::net::Ipv6Addr;
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// UdpSocket::bind("127.0.0.1:0").await?;
 /// UdpSocket::bind(("localhost", 0)).await?;
 /// # if UdpSocket::bind("[::1]:0").await.is_ok() {
@@ -125,9 +125,9 @@ pub(crate) fn no_address() -> io::Error {
 /// # Examples
 ///
 /// ```
-/// use giveway_io::net::lookup_host;
+/// use giveway::net::lookup_host;
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// for addr in lookup_host("localhost:80").await? {
 ///     assert!(addr.ip().is_loopback());
 /// }

@@ -18,10 +18,10 @@
 //!
 #![cfg_attr(feature = "tokio-io", doc = "```")]
 #![cfg_attr(not(feature = "tokio-io"), doc = "```ignore")]
-//! use giveway_io::net::UnixStream;
+//! use giveway::net::UnixStream;
 //! use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 //!
-//! # futures::executor::block_on(async {
+//! # giveway::block_on(async {
 //! let (mut here, there) = UnixStream::pair()?;
 //! here.write_all(b"one\ntwo\n").await?;
 //! let mut lines = BufReader::new(there).lines();

@@ -26,7 +26,7 @@ static BLOCKING: OnceLock<Blocking> = OnceLock::new();
 /// # Examples
 ///
 /// ```
-/// use giveway_io::net::UdpSocket;
+/// use giveway::net::UdpSocket;
 /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 ///
 /// static JOBS: AtomicUsize = AtomicUsize::new(0);
@@ -34,7 +34,7 @@ static BLOCKING: OnceLock<Blocking> = OnceLock::new();
 ///     JOBS.fetch_add(1, Relaxed);
 ///     std::thread::spawn(job);
 /// });
-/// futures::executor::block_on(UdpSocket::bind("localhost:0"))?;
+/// giveway::block_on(UdpSocket::bind("localhost:0"))?;
 /// assert_eq!(JOBS.load(Relaxed), 1);
 /// # Ok::<(), std::io::Error>(())
 /// ```

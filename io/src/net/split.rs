@@ -39,9 +39,9 @@ pub(crate) mod sealed {
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
-/// use giveway_io::net::UnixStream;
+/// use giveway::net::UnixStream;
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// let (mut here, mut there) = UnixStream::pair()?;
 /// let (mut reader, mut writer) = UnixStream::split(&mut here);
 /// let mut greeting = [0; 5];
@@ -78,8 +78,8 @@ impl<S: Stream> ReadHalf<'_, S> {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::UnixStream;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UnixStream;
+    /// # giveway::block_on(async {
     /// let (mut here, mut there) = UnixStream::pair()?;
     /// there.write_all(b"hello").await?;
     /// let (mut reader, _) = UnixStream::split(&mut here);
@@ -97,10 +97,10 @@ impl<S: Stream> ReadHalf<'_, S> {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (mut here, mut there) = UnixStream::pair()?;
     /// there.write_all(b"hello").await?;
     /// let (mut reader, _) = UnixStream::split(&mut here);

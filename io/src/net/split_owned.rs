@@ -29,13 +29,13 @@ pub(crate) fn split<S: Stream>(stream: S) -> (OwnedReadHalf<S>, OwnedWriteHalf<S
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
-/// use giveway_io::net::UnixStream;
+/// use giveway::net::UnixStream;
 /// use std::thread;
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// let (here, there) = UnixStream::pair()?;
 /// let (mut reader, mut writer) = here.into_split();
-/// let writing = thread::spawn(move || futures::executor::block_on(writer.write_all(b"ping")));
+/// let writing = thread::spawn(move || giveway::block_on(writer.write_all(b"ping")));
 /// (&there).write_all(b"pong").await?;
 /// let mut buffer = [0; 4];
 /// reader.read_exact(&mut buffer).await?;
@@ -89,7 +89,7 @@ impl<S: Stream> OwnedReadHalf<S> {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::UnixStream;
+    /// use giveway::net::UnixStream;
     ///
     /// # fn main() -> std::io::Result<()> {
     /// let (here, there) = UnixStream::pair()?;
@@ -134,10 +134,10 @@ impl<S: Stream> OwnedReadHalf<S> {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, mut there) = UnixStream::pair()?;
     /// there.write_all(b"hello").await?;
     /// let (mut reader, _writer) = here.into_split();
@@ -239,7 +239,7 @@ impl<S: Stream> OwnedWriteHalf<S> {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::UnixStream;
+    /// use giveway::net::UnixStream;
     /// use std::io::ErrorKind;
     ///
     /// # fn main() -> std::io::Result<()> {

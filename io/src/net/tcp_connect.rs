@@ -30,9 +30,9 @@ impl TcpStream {
     ///
     /// ```
     /// use futures::AsyncWriteExt;
-    /// use giveway_io::net::{TcpListener, TcpStream};
+    /// use giveway::net::{TcpListener, TcpStream};
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let mut stream = TcpStream::connect(listener.local_addr()?).await?;
     /// stream.write_all(b"hello").await?;
@@ -66,10 +66,10 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::{TcpListener, TcpStream};
+    /// use giveway::net::{TcpListener, TcpStream};
     /// use std::time::Duration;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let stream = TcpStream::connect_timeout(listener.local_addr()?, Duration::from_secs(10)).await?;
     /// # std::io::Result::Ok(()) }).unwrap();

@@ -23,9 +23,9 @@ const BACKLOG: i32 = 1024;
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
-/// use giveway_io::net::{TcpListener, TcpStream};
+/// use giveway::net::{TcpListener, TcpStream};
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// let listener = TcpListener::bind("127.0.0.1:0").await?;
 /// let mut client = TcpStream::connect(listener.local_addr()?).await?;
 /// client.write_all(b"hello").await?;
@@ -87,10 +87,10 @@ impl TcpListener {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::TcpListener;
+    /// use giveway::net::TcpListener;
     /// use std::task::{Context, Waker};
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let mut cx = Context::from_waker(Waker::noop());
     /// assert!(listener.poll_accept(&mut cx).is_pending());
@@ -112,9 +112,9 @@ impl TcpListener {
     ///
     /// ```
     /// use futures::StreamExt;
-    /// use giveway_io::net::{TcpListener, TcpStream};
+    /// use giveway::net::{TcpListener, TcpStream};
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// let mut incoming = listener.incoming();
@@ -135,8 +135,8 @@ impl TcpListener {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::TcpListener;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::TcpListener;
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// assert_ne!(listener.local_addr()?.port(), 0);
     /// # std::io::Result::Ok(()) }).unwrap();
@@ -167,8 +167,8 @@ impl TcpListener {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::TcpListener;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::TcpListener;
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// listener.set_ttl(10)?;
     /// assert_eq!(listener.ttl()?, 10);
@@ -201,7 +201,7 @@ impl TcpListener {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::TcpListener;
+    /// use giveway::net::TcpListener;
     ///
     /// # fn main() -> std::io::Result<()> {
     /// let listener = TcpListener::from_std(std::net::TcpListener::bind("127.0.0.1:0")?)?;

@@ -16,8 +16,8 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert!(client.local_addr()?.ip().is_loopback());
@@ -36,8 +36,8 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert_eq!(client.peer_addr()?, listener.local_addr()?);
@@ -56,8 +56,8 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert!(client.take_error()?.is_none());
@@ -90,8 +90,8 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// client.set_nodelay(true)?;
@@ -127,9 +127,9 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// # use std::time::Duration;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert_eq!(client.linger()?, None);
@@ -163,8 +163,8 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// client.set_ttl(10)?;

@@ -28,9 +28,9 @@ use std::task::{Context, Poll};
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
-/// use giveway_io::net::{TcpListener, TcpStream};
+/// use giveway::net::{TcpListener, TcpStream};
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// let listener = TcpListener::bind("127.0.0.1:0").await?;
 /// let mut client = TcpStream::connect(listener.local_addr()?).await?;
 /// client.write_all(b"hello").await?;
@@ -62,8 +62,8 @@ impl TcpStream {
     ///
     /// ```
     /// # use futures::{AsyncReadExt, AsyncWriteExt};
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
     /// # let (mut server, _) = listener.accept().await?;
@@ -83,9 +83,9 @@ impl TcpStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// use std::future::poll_fn;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
     /// # let (server, _) = listener.accept().await?;
@@ -116,9 +116,9 @@ impl TcpStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// # use std::io::ErrorKind;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
     /// # let (server, _) = listener.accept().await?;
@@ -144,9 +144,9 @@ impl TcpStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// use std::future::poll_fn;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
     /// # let (server, _) = listener.accept().await?;
@@ -168,9 +168,9 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// # use std::io::ErrorKind;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert_eq!(client.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -190,9 +190,9 @@ impl TcpStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// # use std::io::IoSliceMut;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// # let mut client = TcpStream::connect(listener.local_addr()?).await?;
     /// # let (server, _) = listener.accept().await?;
@@ -223,8 +223,8 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// client.writable().await?;
@@ -240,9 +240,9 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// use std::future::poll_fn;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// # let _client = TcpStream::connect(listener.local_addr()?).await?;
     /// # let (server, _) = listener.accept().await?;
@@ -263,8 +263,8 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert_eq!(client.try_write(b"hello")?, 5);
@@ -283,9 +283,9 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// # use std::io::IoSlice;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert_eq!(client.try_write_vectored(&[IoSlice::new(b"head"), IoSlice::new(b"body")])?, 8);
@@ -305,9 +305,9 @@ impl TcpStream {
     ///
     /// ```
     /// # use futures::AsyncReadExt;
-    /// # use giveway_io::net::{TcpListener, TcpStream};
+    /// # use giveway::net::{TcpListener, TcpStream};
     /// # use std::net::Shutdown;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// # let (mut server, _) = listener.accept().await?;
@@ -363,7 +363,7 @@ impl TcpStream {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::TcpStream;
+    /// use giveway::net::TcpStream;
     ///
     /// # fn main() -> std::io::Result<()> {
     /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;

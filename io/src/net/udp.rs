@@ -20,9 +20,9 @@ use std::net::SocketAddr;
 /// # Examples
 ///
 /// ```
-/// use giveway_io::net::UdpSocket;
+/// use giveway::net::UdpSocket;
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// let server = UdpSocket::bind("127.0.0.1:0").await?;
 /// let client = UdpSocket::bind("127.0.0.1:0").await?;
 /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -74,8 +74,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.connect(server.local_addr()?).await?;
@@ -95,8 +95,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.connect(server.local_addr()?).await?;
@@ -145,8 +145,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// # client.connect(server.local_addr()?).await?;
@@ -169,8 +169,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -194,9 +194,9 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// # use std::io::ErrorKind;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -224,8 +224,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.writable().await?;
@@ -259,7 +259,7 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::UdpSocket;
+    /// use giveway::net::UdpSocket;
     ///
     /// # fn main() -> std::io::Result<()> {
     /// let socket = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0")?)?;

@@ -14,8 +14,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// let socket = UdpSocket::bind("127.0.0.1:0").await?;
     /// assert_ne!(socket.local_addr()?.port(), 0);
     /// # std::io::Result::Ok(()) }).unwrap();
@@ -33,8 +33,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// assert!(client.peer_addr().is_err());
@@ -55,8 +55,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// let socket = UdpSocket::bind("127.0.0.1:0").await?;
     /// assert!(socket.take_error()?.is_none());
     /// # std::io::Result::Ok(()) }).unwrap();
@@ -87,8 +87,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// let socket = UdpSocket::bind("127.0.0.1:0").await?;
     /// socket.set_broadcast(true)?;
     /// assert_eq!(socket.broadcast()?, true);
@@ -120,8 +120,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// let socket = UdpSocket::bind("127.0.0.1:0").await?;
     /// socket.set_ttl(10)?;
     /// assert_eq!(socket.ttl()?, 10);
@@ -153,8 +153,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// let socket = UdpSocket::bind("127.0.0.1:0").await?;
     /// socket.set_multicast_ttl_v4(10)?;
     /// assert_eq!(socket.multicast_ttl_v4()?, 10);
@@ -186,8 +186,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// let socket = UdpSocket::bind("127.0.0.1:0").await?;
     /// socket.set_multicast_loop_v4(false)?;
     /// assert_eq!(socket.multicast_loop_v4()?, false);
@@ -219,8 +219,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let Ok(socket) = UdpSocket::bind("[::1]:0").await else { return Ok(()) };
     /// socket.set_multicast_loop_v6(false)?;
     /// assert_eq!(socket.multicast_loop_v6()?, false);
@@ -239,9 +239,9 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```no_run
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// # use std::net::Ipv4Addr;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let group = Ipv4Addr::new(239, 255, 0, 1);
     /// let socket = UdpSocket::bind("0.0.0.0:0").await?;
     /// socket.join_multicast_v4(group, Ipv4Addr::UNSPECIFIED)?;
@@ -261,9 +261,9 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```no_run
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// # use std::net::Ipv6Addr;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x123);
     /// let socket = UdpSocket::bind("[::]:0").await?;
     /// socket.join_multicast_v6(&group, 0)?;

@@ -14,10 +14,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.connect(server.local_addr()?).await?;
@@ -33,10 +33,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -53,10 +53,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// let target = server.local_addr()?;
@@ -72,10 +72,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -93,10 +93,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -114,10 +114,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -135,10 +135,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;
@@ -155,10 +155,10 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.connect(server.local_addr()?).await?;
@@ -182,8 +182,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.connect(server.local_addr()?).await?;
@@ -203,9 +203,9 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
+    /// # use giveway::net::UdpSocket;
     /// # use std::io::ErrorKind;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let socket = UdpSocket::bind("127.0.0.1:0").await?;
     /// assert_eq!(socket.try_recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
     /// # std::io::Result::Ok(()) }).unwrap();
@@ -236,8 +236,8 @@ impl UdpSocket {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UdpSocket;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UdpSocket;
+    /// # giveway::block_on(async {
     /// # let server = UdpSocket::bind("127.0.0.1:0").await?;
     /// # let client = UdpSocket::bind("127.0.0.1:0").await?;
     /// client.send_to(b"hello", server.local_addr()?).await?;

@@ -47,8 +47,8 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::{UnixListener, UnixStream};
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::{UnixListener, UnixStream};
+    /// # giveway::block_on(async {
     /// # let directory = std::env::temp_dir().join(format!("giveway-doc-connect-{}", std::process::id()));
     /// # std::fs::create_dir_all(&directory)?;
     /// let listener = UnixListener::bind(directory.join("socket"))?;

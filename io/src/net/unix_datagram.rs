@@ -26,9 +26,9 @@ use std::path::Path;
 /// # Examples
 ///
 /// ```
-/// use giveway_io::net::UnixDatagram;
+/// use giveway::net::UnixDatagram;
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// let (here, there) = UnixDatagram::pair()?;
 /// here.send(b"hello").await?;
 /// let mut buffer = [0; 16];
@@ -50,9 +50,9 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::UnixDatagram;
+    /// use giveway::net::UnixDatagram;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let directory = std::env::temp_dir().join(format!("giveway-doc-datagram-{}", std::process::id()));
     /// # std::fs::create_dir_all(&directory)?;
     /// let path = directory.join("socket");
@@ -104,8 +104,8 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UnixDatagram;
+    /// # giveway::block_on(async {
     /// # let directory = std::env::temp_dir().join(format!("giveway-doc-peer-{}", std::process::id()));
     /// # std::fs::create_dir_all(&directory)?;
     /// # let path = directory.join("socket");
@@ -197,8 +197,8 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UnixDatagram;
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// here.send(b"hello").await?;
     /// there.readable().await?;
@@ -219,8 +219,8 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UnixDatagram;
+    /// # giveway::block_on(async {
     /// let (here, _there) = UnixDatagram::pair()?;
     /// here.writable().await?;
     /// assert_eq!(here.try_send(b"hello")?, 5);
@@ -239,9 +239,9 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// # use std::net::Shutdown;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// there.shutdown(Shutdown::Both)?;
     /// assert!(here.send(b"hello").await.is_err());
@@ -260,7 +260,7 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// assert!(UnixDatagram::unbound()?.local_addr()?.is_unnamed());
     /// # std::io::Result::Ok(())
     /// ```
@@ -277,7 +277,7 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// assert!(UnixDatagram::pair()?.0.peer_addr()?.is_unnamed());
     /// # std::io::Result::Ok(())
     /// ```
@@ -294,7 +294,7 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// assert!(UnixDatagram::unbound()?.take_error()?.is_none());
     /// # std::io::Result::Ok(())
     /// ```
@@ -325,7 +325,7 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::unbound()?)?;
     /// socket.into_std()?.set_nonblocking(false)?;
     /// # std::io::Result::Ok(())

@@ -16,10 +16,10 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// assert_eq!(poll_fn(|cx| here.poll_send(cx, b"hello")).await?, 5);
     /// # drop(there);
@@ -34,10 +34,10 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// here.send(b"hello").await?;
     /// let mut buffer = [0; 16];
@@ -53,10 +53,10 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// here.send(b"hello").await?;
     /// let mut buffer = [0; 16];
@@ -73,10 +73,10 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// here.send(b"hello").await?;
     /// poll_fn(|cx| there.poll_recv_ready(cx)).await?;
@@ -92,10 +92,10 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// poll_fn(|cx| here.poll_send_ready(cx)).await?;
     /// assert_eq!(here.try_send(b"hello")?, 5);
@@ -146,7 +146,7 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// # use std::io::ErrorKind;
     /// let (here, _there) = UnixDatagram::pair()?;
     /// assert_eq!(here.try_recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -166,7 +166,7 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
+    /// # use giveway::net::UnixDatagram;
     /// let nobody = std::env::temp_dir().join("giveway-doc-nobody");
     /// assert!(UnixDatagram::unbound()?.try_send_to(b"hello", nobody).is_err());
     /// # std::io::Result::Ok(())
@@ -185,8 +185,8 @@ impl UnixDatagram {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixDatagram;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UnixDatagram;
+    /// # giveway::block_on(async {
     /// let (here, there) = UnixDatagram::pair()?;
     /// here.send(b"hello").await?;
     /// there.readable().await?;

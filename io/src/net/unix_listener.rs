@@ -21,9 +21,9 @@ use std::task::{Context, Poll, ready};
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
-/// use giveway_io::net::{UnixListener, UnixStream};
+/// use giveway::net::{UnixListener, UnixStream};
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// # let directory = std::env::temp_dir().join(format!("giveway-doc-listener-{}", std::process::id()));
 /// # std::fs::create_dir_all(&directory)?;
 /// let path = directory.join("socket");
@@ -66,7 +66,7 @@ impl UnixListener {
     ///
     /// ```
     /// # #[cfg(target_os = "linux")] {
-    /// use giveway_io::net::UnixListener;
+    /// use giveway::net::UnixListener;
     /// use std::os::linux::net::SocketAddrExt;
     /// use std::os::unix::net::SocketAddr;
     ///
@@ -103,7 +103,7 @@ impl UnixListener {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::UnixListener;
+    /// use giveway::net::UnixListener;
     /// use std::task::{Context, Waker};
     ///
     /// # let directory = std::env::temp_dir().join(format!("giveway-doc-poll-accept-{}", std::process::id()));
@@ -130,9 +130,9 @@ impl UnixListener {
     ///
     /// ```
     /// use futures::StreamExt;
-    /// use giveway_io::net::{UnixListener, UnixStream};
+    /// use giveway::net::{UnixListener, UnixStream};
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// # let directory = std::env::temp_dir().join(format!("giveway-doc-incoming-{}", std::process::id()));
     /// # std::fs::create_dir_all(&directory)?;
     /// # let path = directory.join("socket");

@@ -24,9 +24,9 @@ use std::task::{Context, Poll};
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
-/// use giveway_io::net::UnixStream;
+/// use giveway::net::UnixStream;
 ///
-/// # futures::executor::block_on(async {
+/// # giveway::block_on(async {
 /// let (mut here, mut there) = UnixStream::pair()?;
 /// here.write_all(b"hello").await?;
 /// here.close().await?;
@@ -69,8 +69,8 @@ impl UnixStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::UnixStream;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UnixStream;
+    /// # giveway::block_on(async {
     /// let (mut here, there) = UnixStream::pair()?;
     /// here.write_all(b"hello").await?;
     /// assert_eq!(there.peek(&mut [0; 3]).await?, 3);
@@ -86,10 +86,10 @@ impl UnixStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (mut here, there) = UnixStream::pair()?;
     /// here.write_all(b"hello").await?;
     /// let mut buffer = [0; 4];
@@ -118,8 +118,8 @@ impl UnixStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::UnixStream;
-    /// # futures::executor::block_on(async {
+    /// # use giveway::net::UnixStream;
+    /// # giveway::block_on(async {
     /// let (mut here, there) = UnixStream::pair()?;
     /// here.write_all(b"hello").await?;
     /// there.readable().await?;
@@ -136,10 +136,10 @@ impl UnixStream {
     ///
     /// ```
     /// # use futures::AsyncWriteExt;
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (mut here, there) = UnixStream::pair()?;
     /// here.write_all(b"hello").await?;
     /// poll_fn(|cx| there.poll_read_ready(cx)).await?;
@@ -159,7 +159,7 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// # use std::io::ErrorKind;
     /// # fn main() -> std::io::Result<()> {
     /// let (here, _there) = UnixStream::pair()?;
@@ -209,10 +209,10 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// use std::future::poll_fn;
     ///
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, _there) = UnixStream::pair()?;
     /// poll_fn(|cx| here.poll_write_ready(cx)).await?;
     /// assert_eq!(here.try_write(b"hello")?, 5);
@@ -231,7 +231,7 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// # fn main() -> std::io::Result<()> {
     /// let (here, _there) = UnixStream::pair()?;
     /// assert_eq!(here.try_write(b"hello")?, 5);
@@ -265,9 +265,9 @@ impl UnixStream {
     ///
     /// ```
     /// # use futures::AsyncReadExt;
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// # use std::net::Shutdown;
-    /// # futures::executor::block_on(async {
+    /// # giveway::block_on(async {
     /// let (here, mut there) = UnixStream::pair()?;
     /// here.shutdown(Shutdown::Write)?;
     /// assert_eq!(there.read(&mut [0]).await?, 0);
@@ -307,7 +307,7 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// # fn main() -> std::io::Result<()> {
     /// let (here, _there) = UnixStream::pair()?;
     /// assert!(here.local_addr()?.is_unnamed());
@@ -327,7 +327,7 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// # fn main() -> std::io::Result<()> {
     /// let (here, _there) = UnixStream::pair()?;
     /// assert!(here.peer_addr()?.is_unnamed());
@@ -347,7 +347,7 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::net::UnixStream;
+    /// # use giveway::net::UnixStream;
     /// # fn main() -> std::io::Result<()> {
     /// let (here, _there) = UnixStream::pair()?;
     /// assert!(here.take_error()?.is_none());
@@ -381,7 +381,7 @@ impl UnixStream {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::net::UnixStream;
+    /// use giveway::net::UnixStream;
     /// use std::os::unix::net;
     ///
     /// # fn main() -> std::io::Result<()> {

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::{Duration, interval};
+/// use giveway::time::{Duration, interval};
 ///
-/// futures::executor::block_on(async {
+/// giveway::block_on(async {
 ///     let mut ticks = interval(Duration::from_millis(1));
 ///     let first = ticks.tick().await; // at once
 ///     assert!(ticks.tick().await >= first + Duration::from_millis(1));
@@ -37,9 +37,9 @@ pub fn interval(period: Duration) -> Interval {
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::{Duration, Instant, interval_at};
+/// use giveway::time::{Duration, Instant, interval_at};
 ///
-/// futures::executor::block_on(async {
+/// giveway::block_on(async {
 ///     let start = Instant::now() + Duration::from_millis(1);
 ///     let mut ticks = interval_at(start, Duration::from_millis(1));
 ///     assert_eq!(ticks.tick().await, start);
@@ -56,7 +56,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::{Duration, MissedTickBehavior, interval};
+/// use giveway::time::{Duration, MissedTickBehavior, interval};
 ///
 /// let mut ticks = interval(Duration::from_millis(10));
 /// ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -99,7 +99,7 @@ impl Interval {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::time::{Duration, interval};
+    /// use giveway::time::{Duration, interval};
     /// use std::task::{Context, Waker};
     ///
     /// let mut ticks = interval(Duration::from_secs(1));
@@ -120,7 +120,7 @@ impl Interval {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::time::{Duration, interval};
+    /// use giveway::time::{Duration, interval};
     /// use std::task::{Context, Waker};
     ///
     /// let mut ticks = interval(Duration::from_secs(1));
@@ -137,7 +137,7 @@ impl Interval {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::time::{Duration, interval};
+    /// # use giveway::time::{Duration, interval};
     /// # use std::task::{Context, Waker};
     /// let mut ticks = interval(Duration::from_secs(1));
     /// ticks.reset();
@@ -153,7 +153,7 @@ impl Interval {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::time::{Duration, MissedTickBehavior, interval};
+    /// # use giveway::time::{Duration, MissedTickBehavior, interval};
     /// assert_eq!(interval(Duration::from_secs(1)).missed_tick_behavior(), MissedTickBehavior::Burst);
     /// ```
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
@@ -174,7 +174,7 @@ impl Interval {
     /// # Examples
     ///
     /// ```
-    /// # use giveway_io::time::{Duration, interval};
+    /// # use giveway::time::{Duration, interval};
     /// assert_eq!(interval(Duration::from_secs(1)).period(), Duration::from_secs(1));
     /// ```
     pub fn period(&self) -> Duration {

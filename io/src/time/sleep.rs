@@ -35,11 +35,11 @@ pub(super) fn after(duration: Duration) -> Instant {
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::sleep;
+/// use giveway::time::sleep;
 /// use std::time::{Duration, Instant};
 ///
 /// let start = Instant::now();
-/// futures::executor::block_on(sleep(Duration::from_millis(2)));
+/// giveway::block_on(sleep(Duration::from_millis(2)));
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) -> Sleep {
@@ -60,11 +60,11 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::sleep_until;
+/// use giveway::time::sleep_until;
 /// use std::time::{Duration, Instant};
 ///
 /// let dinner = Instant::now() + Duration::from_millis(2);
-/// futures::executor::block_on(sleep_until(dinner));
+/// giveway::block_on(sleep_until(dinner));
 /// assert!(Instant::now() >= dinner);
 /// ```
 pub fn sleep_until(deadline: Instant) -> Sleep {
@@ -156,7 +156,7 @@ impl Sleep {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::time::sleep;
+    /// use giveway::time::sleep;
     /// use std::time::{Duration, Instant};
     ///
     /// assert!(sleep(Duration::from_secs(1)).deadline() > Instant::now());
@@ -170,7 +170,7 @@ impl Sleep {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::time::sleep;
+    /// use giveway::time::sleep;
     /// use std::time::Duration;
     ///
     /// assert!(!sleep(Duration::from_secs(1)).is_elapsed());
@@ -185,13 +185,13 @@ impl Sleep {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::time::sleep;
+    /// use giveway::time::sleep;
     /// use std::pin::pin;
     /// use std::time::{Duration, Instant};
     ///
     /// let mut sleep = pin!(sleep(Duration::from_secs(3600)));
     /// sleep.as_mut().reset(Instant::now());
-    /// futures::executor::block_on(sleep);
+    /// giveway::block_on(sleep);
     /// ```
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
         self.deadline = deadline;

@@ -28,11 +28,11 @@ use std::time::{Duration, Instant};
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::{Duration, timeout};
+/// use giveway::time::{Duration, timeout};
 ///
 /// let never = std::future::pending::<()>();
-/// assert!(futures::executor::block_on(timeout(Duration::from_millis(1), never)).is_err());
-/// assert_eq!(futures::executor::block_on(timeout(Duration::MAX, async { 5 })), Ok(5));
+/// assert!(giveway::block_on(timeout(Duration::from_millis(1), never)).is_err());
+/// assert_eq!(giveway::block_on(timeout(Duration::MAX, async { 5 })), Ok(5));
 /// ```
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
     Timeout { future: future.into_future(), sleep: sleep(duration) }
@@ -47,10 +47,10 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::{Instant, timeout_at};
+/// use giveway::time::{Instant, timeout_at};
 ///
 /// let never = std::future::pending::<()>();
-/// assert!(futures::executor::block_on(timeout_at(Instant::now(), never)).is_err());
+/// assert!(giveway::block_on(timeout_at(Instant::now(), never)).is_err());
 /// ```
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout { future: future.into_future(), sleep: sleep_until(deadline) }
@@ -74,7 +74,7 @@ impl<F> Timeout<F> {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::time::{Duration, timeout};
+    /// use giveway::time::{Duration, timeout};
     ///
     /// let ready = timeout(Duration::from_secs(1), std::future::ready(5));
     /// assert_eq!(ready.get_ref().clone().into_inner(), 5);
@@ -88,10 +88,10 @@ impl<F> Timeout<F> {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::time::{Duration, timeout};
+    /// use giveway::time::{Duration, timeout};
     ///
     /// let ready = timeout(Duration::ZERO, std::future::ready(5)).into_inner();
-    /// assert_eq!(futures::executor::block_on(ready), 5);
+    /// assert_eq!(giveway::block_on(ready), 5);
     /// ```
     pub fn into_inner(self) -> F {
         self.future
@@ -127,9 +127,9 @@ impl<F: Future> Future for Timeout<F> {
 /// # Examples
 ///
 /// ```
-/// use giveway_io::time::{Duration, timeout};
+/// use giveway::time::{Duration, timeout};
 ///
-/// let late = futures::executor::block_on(timeout(Duration::ZERO, std::future::pending::<()>())).unwrap_err();
+/// let late = giveway::block_on(timeout(Duration::ZERO, std::future::pending::<()>())).unwrap_err();
 /// assert_eq!(late.to_string(), "deadline has elapsed");
 /// assert_eq!(std::io::Error::from(late).kind(), std::io::ErrorKind::TimedOut);
 /// ```
