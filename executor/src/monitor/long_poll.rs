@@ -104,8 +104,8 @@ impl LongPoll {
         self.has_ended
     }
 
-    /// Where in the program the poll was when it had gone on for too long, if
-    /// [asked for](crate::Builder::sample_stacks).
+    /// Where in the program the poll was when it had gone on for too long, if the
+    /// [`Builder`](crate::Builder)'s `sample_stacks` asked for it.
     ///
     /// # Examples
     ///

@@ -113,6 +113,32 @@ impl<T> JoinSet<T> {
         self.add(super::spawn_background(future))
     }
 
+    /// Runs a function that blocks on a thread of its own, as [`giveway::spawn_blocking`](crate::spawn_blocking) does, and adds
+    /// it. [`abort_all`](Self::abort_all) cancels it only as long as it has not started.
+    ///
+    /// # Panics
+    ///
+    /// Where [`giveway::spawn`](crate::spawn) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// giveway::block_on(async {
+    ///     let mut set = giveway::task::JoinSet::new();
+    ///     set.spawn(async { 6 });
+    ///     set.spawn_blocking(|| 7);
+    ///     assert_eq!(set.join_all().await.iter().product::<u32>(), 42);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn spawn_blocking<F>(&mut self, job: F) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.add(super::spawn_blocking(job))
+    }
+
     /// Spawns a task onto the runtime of `handle` and adds it.
     ///
     /// # Panics

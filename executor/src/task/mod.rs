@@ -56,6 +56,9 @@ pub(crate) fn describe(
 /// thread has [entered](crate::Handle::enter); anywhere else it is the default runtime, started at first use. The
 /// task starts at once, whether the handle is awaited or not, on any worker, and moves between workers at will.
 ///
+/// In which order tasks run is not promised. A task that spawns several on its own worker mostly sees the last one run
+/// first: it is still in the cache, and so are the things that its parent has just made for it.
+///
 /// It inherits the [class](Class) of the task that spawns it: what a background task spawns is of the background too.
 ///
 /// Unlike tokio's, it does not panic outside a runtime, and a `std::thread` does not inherit the runtime of the thread

@@ -106,7 +106,8 @@ impl TcpListener {
         }))
     }
 
-    /// The connections as a stream. It never ends; an error is an item like others, see [`accept`](Self::accept).
+    /// The connections as a stream. It never ends; an error is an item like others, see [`accept`](Self::accept). Fused, it goes
+    /// into the `select!` of `futures` as it is: `incoming.select_next_some()`.
     ///
     /// # Examples
     ///
