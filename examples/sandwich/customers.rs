@@ -4,13 +4,12 @@
 //! times). So now and then several come at once, as they do at lunch.
 //!
 //! The time of a request counts from when it was *due*: if the sender is late, or answers pile up, the customer waits all
-//! the same. The threads ask for real-time priority, as if they were on another machine. Where that is refused (it takes a
-//! privilege) they compete for the cores with the kitchen, and what they wait for them is in every figure, of all acts alike.
+//! the same. The threads stand for other machines, so the kernel should not let them wait for the kitchen's: they ask for
+//! real-time priority. Where that is refused (it takes a privilege) the kitchen's threads step back instead, as anybody may.
 
 use crate::machine;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -36,7 +35,6 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Customers {
     streams: Vec<TcpStream>,
-    real_time: AtomicBool,
 }
 
 impl Customers {
@@ -48,12 +46,7 @@ impl Customers {
             Ok(stream)
         };
         let streams = (0..CONNECTIONS).map(connect).collect::<io::Result<_>>()?;
-        Ok(Self { streams, real_time: AtomicBool::new(true) })
-    }
-
-    /// Whether the system gave us real-time priority.
-    pub(crate) fn real_time(&self) -> bool {
-        self.real_time.load(Relaxed)
+        Ok(Self { streams })
     }
 
     /// Sends so many requests a second for so long, and waits for every answer. Tells the time now and then.
@@ -67,11 +60,11 @@ impl Customers {
                 .enumerate()
                 .map(|(connection, stream)| {
                     let answers = (connection..due.len()).step_by(CONNECTIONS).len();
-                    scope.spawn(move || self.receive(stream, answers, start, due))
+                    scope.spawn(move || receive(stream, answers, start, due))
                 })
                 .collect();
             let sender = scope.spawn(move || {
-                self.ask_for_real_time();
+                machine::ask_for_real_time();
                 for (n, &due) in due.iter().enumerate() {
                     // No spin: it would take a core from the kitchen.
                     sleep((start + due).saturating_duration_since(Instant::now()));
@@ -93,37 +86,25 @@ impl Customers {
             Ok(requests)
         })
     }
+}
 
-    fn receive(
-        &self,
-        mut stream: &TcpStream,
-        answers: usize,
-        start: Instant,
-        due: &[Duration],
-    ) -> io::Result<Vec<Request>> {
-        self.ask_for_real_time();
-        let mut answer = [0; 4];
-        let mut requests = Vec::with_capacity(answers);
-        for _ in 0..answers {
-            stream.read_exact(&mut answer).map_err(|error| match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    let text = format!("no answer for {} seconds: fewer jobs or requests will do", PATIENCE.as_secs());
-                    io::Error::new(io::ErrorKind::TimedOut, text)
-                }
-                _ => error,
-            })?;
-            let answered = start.elapsed();
-            let due = due[u32::from_ne_bytes(answer) as usize];
-            requests.push(Request { due, took: answered.saturating_sub(due) });
-        }
-        Ok(requests)
+fn receive(mut stream: &TcpStream, answers: usize, start: Instant, due: &[Duration]) -> io::Result<Vec<Request>> {
+    machine::ask_for_real_time();
+    let mut answer = [0; 4];
+    let mut requests = Vec::with_capacity(answers);
+    for _ in 0..answers {
+        stream.read_exact(&mut answer).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                let text = format!("no answer for {} seconds: fewer jobs or requests will do", PATIENCE.as_secs());
+                io::Error::new(io::ErrorKind::TimedOut, text)
+            }
+            _ => error,
+        })?;
+        let answered = start.elapsed();
+        let due = due[u32::from_ne_bytes(answer) as usize];
+        requests.push(Request { due, took: answered.saturating_sub(due) });
     }
-
-    fn ask_for_real_time(&self) {
-        if !machine::ask_for_real_time() {
-            self.real_time.store(false, Relaxed);
-        }
-    }
+    Ok(requests)
 }
 
 /// When requests are due: so many a second on average, at random.

@@ -15,6 +15,21 @@ pub(crate) fn cpu_time() -> io::Result<Duration> {
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
+/// Whether threads of this process get real-time priority if they ask for it.
+pub(crate) fn allows_real_time() -> bool {
+    // On a thread of its own: the caller keeps what it has.
+    std::thread::spawn(ask_for_real_time).join().unwrap_or(false)
+}
+
+/// Makes the kernel prefer other threads to the calling one: what anybody may do.
+pub(crate) fn step_back() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: changes a setting of the calling thread, and reads no memory.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}
+
 /// Gives the calling thread real-time priority. False if the system refuses.
 pub(crate) fn ask_for_real_time() -> bool {
     #[cfg(target_os = "linux")]

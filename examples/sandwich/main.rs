@@ -55,7 +55,12 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> io::Result<()> {
-    let runtime = giveway::Builder::new().workers(options.workers).build()?;
+    let mut builder = giveway::Builder::new().workers(options.workers);
+    let real_time = machine::allows_real_time();
+    if !real_time {
+        builder = builder.on_thread_start(machine::step_back);
+    }
+    let runtime = builder.build()?;
     let kitchen = Kitchen::open(&runtime, options.workers)?;
     let customers = Customers::come(kitchen.address())?;
     let mut progress = Progress::new(Act::ALL.len(), options.time);
@@ -80,7 +85,7 @@ fn run(options: &Options) -> io::Result<()> {
         println!("{}", outcome::json(&outcomes, options));
         return Ok(());
     }
-    println!("{}", outcome::table(&outcomes, options, customers.real_time()));
+    println!("{}", outcome::table(&outcomes, options, real_time));
     println!("{}\n", outcome::moral(&outcomes));
     println!("Every request, act by act: {}", options.picture.display());
     Ok(())

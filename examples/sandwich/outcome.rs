@@ -69,8 +69,7 @@ pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) ->
         seconds(options.time),
     );
     if !real_time {
-        text +=
-            "(without real-time priority for the customers: what they wait for a core themselves is in all figures)\n";
+        text += "(the system refuses real-time priority to the customers' threads; the workers run at a lower one instead)\n";
     }
     let head = PARTS.map(|(name, ..)| format!("{name:>9}")).concat();
     let _ = write!(text, "\n{:<28}{head}  {:>17}  {:>10}", "", "background work", "CPU used");
