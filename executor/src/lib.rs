@@ -65,6 +65,7 @@ mod host;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 pub mod io;
+pub mod metrics;
 mod monitor;
 mod parker;
 mod pinned;

@@ -56,6 +56,14 @@ pub(crate) struct Work {
     pub(crate) worker: Option<usize>,
 }
 
+/// How many there are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Census {
+    pub(crate) queued: usize,
+    pub(crate) running: usize,
+    pub(crate) threads: usize,
+}
+
 /// The blocking threads of one runtime.
 pub(crate) struct Crew {
     articles: Articles,
@@ -337,6 +345,12 @@ impl Crew {
     pub(crate) fn forget_away(&self, core: usize, loan: Loan) {
         self.lock().away.remove(&(core, loan));
         self.one_fewer.notify_all();
+    }
+
+    /// What a snapshot tells of the crew.
+    pub(crate) fn census(&self) -> Census {
+        let state = self.lock();
+        Census { queued: state.jobs.len(), running: state.running, threads: state.members.len() }
     }
 
     /// Whether any job is queued or running.

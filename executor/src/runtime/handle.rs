@@ -4,6 +4,7 @@ use super::{Shared, context};
 use crate::block_on;
 use crate::blocking::{self, on_any_thread};
 use crate::deadlock::ExpectedWake;
+use crate::metrics::Metrics;
 use crate::task::{Class, JoinHandle};
 use futures_task::{FutureObj, SpawnError};
 use std::fmt;
@@ -226,6 +227,26 @@ impl Handle {
     /// ```
     pub fn expect_wake(&self) -> ExpectedWake {
         ExpectedWake::new(self)
+    }
+
+    /// What the runtime has counted and timed since it was started; see [`metrics`](crate::metrics).
+    ///
+    /// From any thread, at any time, also in a task or a hook. It disturbs no worker: what it reads, each core has counted for
+    /// itself. Once the runtime has been shut down it gives the last figures. It takes some microseconds, and more with
+    /// many workers: a matter of seconds, not of requests.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().workers(2).build()?;
+    /// runtime.block_on(async { giveway::spawn(async {}).await.unwrap() });
+    /// let metrics = runtime.handle().metrics();
+    /// assert_eq!(metrics.polls(), 1);
+    /// println!("{metrics}");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn metrics(&self) -> Metrics {
+        self.shared.metrics()
     }
 
     /// How many workers the runtime has.

@@ -189,6 +189,19 @@ impl Runtime {
         crate::blocking::spawn_on(&self.handle.shared, None, None, Location::caller(), f)
     }
 
+    /// What the runtime has counted and timed since it was started; see [`Handle::metrics`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// println!("{}", runtime.metrics());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn metrics(&self) -> crate::metrics::Metrics {
+        self.handle.metrics()
+    }
+
     /// A handle to the runtime, to be cloned and sent about.
     ///
     /// # Examples

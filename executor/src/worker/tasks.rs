@@ -2,8 +2,9 @@
 
 use super::{Hold, Stop, Worker, spin};
 use crate::runtime::Phase;
-use crate::sched::{Source, Yielded};
-use crate::task::Runnable;
+use crate::metrics::Waited;
+use crate::sched::{Entry, Source, Yielded};
+use crate::task::{Class, Mark, Meta, Runnable};
 use giveway_budget::{OPERATIONS, with_budget};
 
 /// How long a worker that has run out of work waits before it goes back to the injector, if its last visit brought
@@ -12,17 +13,6 @@ use giveway_budget::{OPERATIONS, with_budget};
 /// A worker that is faster than the thread which feeds it would otherwise come for every single task, and each time
 /// take from that thread the lines that it is about to write. Not when it was just woken: then somebody waits.
 const GATHER_SPINS: usize = 64;
-
-/// The task that was taken from the yield queue. A thread is woken instead.
-fn task_of(yielded: Yielded<Runnable>) -> Option<Runnable> {
-    match yielded {
-        Yielded::Task(task) => Some(task),
-        Yielded::Thread(waker) => {
-            waker.wake();
-            None
-        }
-    }
-}
 
 impl Worker {
     pub(super) fn run_tasks(&self) -> Stop {
@@ -73,12 +63,18 @@ impl Worker {
         let scheduler = &self.shared.scheduler;
         self.shared.unpark(scheduler.before_poll(self.core()));
         let meta = task.metadata();
-        scheduler.begin_poll(self.core(), source, meta.is_background(), meta.take_swapped());
+        let mark = meta.take_mark();
+        // Zero if the poll is not timed.
+        let began = if mark == Mark::QUEUED { 0 } else { self.begin_timed(meta, mark, source) };
+        scheduler.begin_poll(self.core(), source, meta.is_background(), mark.is_swapped());
         self.core().manners().set_pinned(meta.is_pinned());
         self.post().begin(meta);
         let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
-            Source::Slot => self.budget_left.get(),
+            Source::Slot => {
+                self.post().count_hand_off();
+                self.budget_left.get()
+            }
             _ if rationed => self.ration.get(),
             Source::Queue | Source::Yielded | Source::Overdue => OPERATIONS,
         };
@@ -100,13 +96,42 @@ impl Worker {
             self.adapt_ration();
         }
         self.post().end();
+        if began != 0 {
+            self.end_timed(began);
+        }
         if self.post().is_watched(self.core().tick()) {
-            self.post().tell_end(self.shared.now());
+            self.end_watched();
         }
         if scheduler.has_returned(self.index()) {
             // It took long, so the count of polls says nothing.
             self.polls_to_look.set(1);
         }
+    }
+
+    /// A task is about to be polled that is timed, or has given way. When that is; zero if it is not timed.
+    #[cold]
+    fn begin_timed(&self, meta: &Meta, mark: Mark, source: Source) -> u64 {
+        let Some(number) = mark.number() else { return 0 };
+        let (since, now) = (self.shared.meter.stamps.take(number), self.shared.now());
+        let class = if meta.is_background() { Class::Background } else { Class::Foreground };
+        let gave_way = mark.is_swapped() || matches!(source, Source::Yielded | Source::Overdue);
+        let why = if gave_way { Waited::GaveWay } else { Waited::Turn };
+        self.tally().waited(class, why, now.saturating_sub(since));
+        self.shared.meter.tell_time(now);
+        now.max(1)
+    }
+
+    #[cold]
+    fn end_timed(&self, began: u64) {
+        self.tally().polled(self.shared.now().saturating_sub(began));
+    }
+
+    /// A poll has ended that went on for long.
+    #[cold]
+    fn end_watched(&self) {
+        let now = self.shared.now();
+        self.post().tell_end(now);
+        self.look_at_time(now);
     }
 
     /// A task of the background has used up its ration. It may have no yield points, so nobody has looked at the reactor
@@ -153,7 +178,7 @@ impl Worker {
             if was_last {
                 self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.anything_queued()));
             }
-            if let Some(task) = task_of(yielded) {
+            if let Some(task) = self.task_of(yielded) {
                 return Some((task, Source::Yielded));
             }
         }
@@ -164,6 +189,23 @@ impl Worker {
     #[inline]
     fn overdue(&self) -> Option<(Runnable, Source)> {
         let overdue = self.shared.scheduler.take_overdue(self.core(), || self.shared.now())?;
-        task_of(overdue).map(|task| (task, Source::Overdue))
+        self.task_of(overdue).map(|task| (task, Source::Overdue))
+    }
+
+    /// The task that was taken from the yield queue. A thread is woken instead.
+    fn task_of(&self, Entry { yielded, since }: Entry<Runnable>) -> Option<Runnable> {
+        match yielded {
+            Yielded::Task(task) => {
+                self.shared.meter.resumes(task.metadata(), self.index(), since);
+                Some(task)
+            }
+            Yielded::Thread(waker) => {
+                if since != 0 {
+                    self.tally().thread_waited(self.shared.now().saturating_sub(since));
+                }
+                waker.wake();
+                None
+            }
+        }
     }
 }
