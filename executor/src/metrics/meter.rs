@@ -156,18 +156,15 @@ impl Meter {
 
     /// A task is made runnable by a thread that holds no core of this runtime. For whoever queues it, before it does.
     pub(crate) fn queued_from_outside(&self, meta: &Meta, now: impl FnOnce() -> u64) {
-        SAMPLER.with(|sampler| self.queued(meta, sampler, self.cores.len(), now));
+        SAMPLER.with(|sampler| {
+            let due = sampler.is_due();
+            meta.set_mark(if due { self.time(sampler, self.cores.len(), now()) } else { Mark::QUEUED });
+        });
     }
 
-    /// A task is made runnable. For whoever queues it, before it does; `core` is his, or the number of cores if he has none.
-    #[inline]
-    pub(crate) fn queued(&self, meta: &Meta, sampler: &Sampler, core: usize, now: impl FnOnce() -> u64) {
-        let mark = if sampler.is_due() { self.time(sampler, core, now()) } else { Mark::QUEUED };
-        meta.set_mark(mark);
-    }
-
-    #[cold]
-    fn time(&self, sampler: &Sampler, core: usize, now: u64) -> Mark {
+    /// A task is made runnable that is to be timed: its mark. `core` is of whoever queues it, or the number of cores if he
+    /// has none.
+    pub(crate) fn time(&self, sampler: &Sampler, core: usize, now: u64) -> Mark {
         sampler.timed(now);
         self.tell_time(now);
         Mark::queued(self.stamps.keep(core, sampler.random_below(64), now))

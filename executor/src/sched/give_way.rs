@@ -164,7 +164,7 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     /// A poll begins. `swapped`: the task changed places with another when it was polled last.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_poll(&self, core: &Local<T>, source: Source, background: bool, swapped: bool) {
         let manners = core.manners();
         let unanswered = manners.take_unanswered();

@@ -16,7 +16,7 @@ use crate::blocking::Loan;
 use crate::metrics::{Sampler, Tally};
 use crate::runtime::{PanicPolicy, Post, Shared, context};
 use crate::sched::{Announce, INJECTOR_TICK, Local, Way, Yielded};
-use crate::task::{Class, Id, Meta, Runnable};
+use crate::task::{Class, Id, Mark, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::OPERATIONS;
 use std::any::Any;
@@ -279,7 +279,10 @@ impl Worker {
     #[inline]
     fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
         let scheduler = &self.shared.scheduler;
-        self.shared.meter.queued(runnable.metadata(), &self.sampler, self.index, || self.shared.now());
+        runnable.metadata().set_mark(Mark::QUEUED);
+        if self.sampler.is_due() {
+            self.time(runnable.metadata());
+        }
         if woken_while_running {
             // Only the task that ran here last comes this way, right after its poll.
             self.schedule_again(runnable);
@@ -301,6 +304,13 @@ impl Worker {
                 self.shared.monitor.watch_slots();
             }
         }
+    }
+
+    /// A task that becomes runnable here is to be timed.
+    #[cold]
+    #[inline(never)]
+    fn time(&self, meta: &Meta) {
+        meta.set_mark(self.shared.meter.time(&self.sampler, self.index, self.shared.now()));
     }
 
     /// A pinned task goes to the back of its inbox: also if it gives way, but then after everything else.

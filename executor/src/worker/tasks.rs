@@ -60,19 +60,36 @@ impl Worker {
 
     #[inline]
     fn poll(&self, task: Runnable, source: Source) {
-        let scheduler = &self.shared.scheduler;
-        self.shared.unpark(scheduler.before_poll(self.core()));
-        let meta = task.metadata();
-        let mark = meta.take_mark();
-        // Zero if the poll is not timed.
-        let began = if mark == Mark::QUEUED { 0 } else { self.begin_timed(meta, mark, source) };
-        scheduler.begin_poll(self.core(), source, meta.is_background(), mark.is_swapped());
+        self.shared.unpark(self.shared.scheduler.before_poll(self.core()));
+        match task.metadata().take_mark() {
+            Mark::QUEUED => self.poll_now(task, source, false),
+            mark => self.poll_marked(task, source, mark),
+        }
+    }
+
+    /// Polls a task that is timed, or has given way. Apart from the others, so that they do not pay for it.
+    #[inline(never)]
+    fn poll_marked(&self, task: Runnable, source: Source, mark: Mark) {
+        let began = mark.number().map(|number| self.begin_timed(task.metadata(), mark, number, source));
+        self.poll_now(task, source, mark.is_swapped());
+        if let Some(began) = began
+            && self.hold.get() == Hold::Core
+        {
+            self.tally().polled(self.shared.now().saturating_sub(began));
+        }
+    }
+
+    /// `swapped`: the task changed places with another when it was polled last.
+    #[inline(always)]
+    fn poll_now(&self, task: Runnable, source: Source, swapped: bool) {
+        let (scheduler, post, meta) = (&self.shared.scheduler, self.post(), task.metadata());
+        scheduler.begin_poll(self.core(), source, meta.is_background(), swapped);
         self.core().manners().set_pinned(meta.is_pinned());
-        self.post().begin(meta);
+        post.begin(meta);
         let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
             Source::Slot => {
-                self.post().count_hand_off();
+                post.count_hand_off();
                 self.budget_left.get()
             }
             _ if rationed => self.ration.get(),
@@ -95,11 +112,8 @@ impl Worker {
         if rationed && left == Some(0) {
             self.adapt_ration();
         }
-        self.post().end();
-        if began != 0 {
-            self.end_timed(began);
-        }
-        if self.post().is_watched(self.core().tick()) {
+        post.end();
+        if post.is_watched(self.core().tick()) {
             self.end_watched();
         }
         if scheduler.has_returned(self.index()) {
@@ -108,22 +122,15 @@ impl Worker {
         }
     }
 
-    /// A task is about to be polled that is timed, or has given way. When that is; zero if it is not timed.
-    #[cold]
-    fn begin_timed(&self, meta: &Meta, mark: Mark, source: Source) -> u64 {
-        let Some(number) = mark.number() else { return 0 };
+    /// A task that is timed is about to be polled: when that is.
+    fn begin_timed(&self, meta: &Meta, mark: Mark, number: u16, source: Source) -> u64 {
         let (since, now) = (self.shared.meter.stamps.take(number), self.shared.now());
         let class = if meta.is_background() { Class::Background } else { Class::Foreground };
         let gave_way = mark.is_swapped() || matches!(source, Source::Yielded | Source::Overdue);
         let why = if gave_way { Waited::GaveWay } else { Waited::Turn };
         self.tally().waited(class, why, now.saturating_sub(since));
         self.shared.meter.tell_time(now);
-        now.max(1)
-    }
-
-    #[cold]
-    fn end_timed(&self, began: u64) {
-        self.tally().polled(self.shared.now().saturating_sub(began));
+        now
     }
 
     /// A poll has ended that went on for long.
