@@ -1,7 +1,7 @@
 //! Looking inside: what a runtime has counted and timed, and what its tasks are doing.
 //!
 //! [`Handle::metrics`](crate::Handle::metrics) gives the [`Metrics`] since the runtime was started; two of them can be
-//! [subtracted](Metrics::since).
+//! [subtracted](Metrics::since). [`Handle::dump`](crate::Handle::dump) lists the tasks of the moment.
 //!
 //! # What it costs
 //!
@@ -30,11 +30,13 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod dump;
 mod histogram;
 mod meter;
 mod sample;
 mod snapshot;
 
+pub use dump::{Dump, TaskDump, TaskState};
 pub use histogram::Histogram;
 pub use snapshot::{Metrics, WorkerMetrics};
 

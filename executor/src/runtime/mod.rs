@@ -202,6 +202,19 @@ impl Runtime {
         self.handle.metrics()
     }
 
+    /// What the tasks of the runtime are doing at this moment; see [`Handle::dump`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// println!("{}", runtime.dump());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump(&self) -> crate::metrics::Dump {
+        self.handle.dump()
+    }
+
     /// A handle to the runtime, to be cloned and sent about.
     ///
     /// # Examples

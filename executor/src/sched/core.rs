@@ -304,6 +304,11 @@ impl<T: PointerSized> Remote<T> {
         self.stealer.len()
     }
 
+    /// Calls `f` with the first so many of the inbox, under a lock: it must not run user code.
+    pub(crate) fn look_at_inbox(&self, most: usize, f: impl FnMut(&T)) {
+        self.inbox.look_at(most, f);
+    }
+
     /// How many tasks the inbox held a moment ago.
     pub(crate) fn inbox_len(&self) -> usize {
         self.inbox.count()

@@ -48,6 +48,12 @@ impl<T> YieldQueue<T> {
         self.ring.take_if(|_| true)
     }
 
+    /// Calls `f` with the first so many, and since when they are here (zero if nobody asked), under a lock: it must not run
+    /// user code.
+    pub(crate) fn look_at(&self, most: usize, mut f: impl FnMut(&Yielded<T>, u64)) {
+        self.ring.look_at(most, |entry| f(&entry.yielded, entry.since));
+    }
+
     /// How many there were a moment ago.
     pub(crate) fn len(&self) -> usize {
         self.ring.count()

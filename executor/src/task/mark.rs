@@ -14,6 +14,8 @@ const YIELDED: u16 = NUMBER;
 
 /// For how many ticks of [`TICK`] a task that waits is told from others.
 const TICKS: u16 = QUEUED - 1;
+/// What seems to have waited for almost that long has just begun to.
+const LATER: u16 = 60;
 /// About a second, in nanoseconds: `1 << TICK`.
 const TICK: u32 = 30;
 
@@ -67,6 +69,8 @@ impl Mark {
     /// For how long a task has waited that began at such a tick, to the second. After nine hours it begins anew.
     pub(crate) fn waited(tick: u16, now: u64) -> Duration {
         let ticks = (i32::from(Self::waiting_since(now)) - i32::from(tick)).rem_euclid(TICKS.into());
+        // It has begun after `now`.
+        let ticks = if ticks >= i32::from(TICKS - LATER) { 0 } else { ticks };
         Duration::from_nanos((ticks as u64) << TICK)
     }
 
@@ -130,10 +134,12 @@ mod tests {
         let second = 1 << TICK;
         let (began, hours) = (7 * second + 5, Duration::from_secs(9 * 3_600));
         let tick = Mark::waiting_since(began);
-        for waited in [0, 1, 100, u64::from(TICKS) - 1] {
+        let most = u64::from(TICKS - LATER) - 1;
+        for waited in [0, 1, 100, most] {
             assert_eq!(Mark::waited(tick, began + waited * second), Duration::from_nanos(waited * second));
         }
-        assert!(Mark::waited(tick, began + (u64::from(TICKS) - 1) * second) > hours);
-        assert_eq!(Mark::waited(tick, began + u64::from(TICKS) * second), Duration::ZERO);
+        assert!(Mark::waited(tick, began + most * second) > hours);
+        assert_eq!(Mark::waited(tick, began + (most + 1) * second), Duration::ZERO);
+        assert_eq!(Mark::waited(tick, began - 2 * second), Duration::ZERO, "who asks has read the clock earlier");
     }
 }
