@@ -94,9 +94,15 @@ impl Post {
 
     #[inline]
     pub(crate) fn begin(&self, meta: &Meta) {
-        // Ordering: relaxed, all. The location points to static data, so nothing has to be published with it.
+        // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
         self.running.store(meta.id.get() << 1 | u64::from(meta.is_background()), Relaxed);
         self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
+    }
+
+    /// The worker makes a poll.
+    #[inline]
+    pub(crate) fn count_poll(&self) {
+        // Ordering: relaxed, here and below: one thread at a time writes, and others look.
         self.polls.store(self.polls.load(Relaxed) + 1, Relaxed);
     }
 

@@ -86,6 +86,7 @@ impl Worker {
         scheduler.begin_poll(self.core(), source, meta.is_background(), swapped);
         self.core().manners().set_pinned(meta.is_pinned());
         post.begin(meta);
+        post.count_poll();
         let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
             Source::Slot => {
