@@ -3,7 +3,9 @@
 use giveway::metrics::Metrics;
 use giveway::task::Class;
 use giveway::{Handle, should_yield, spawn, spawn_background, yield_now, yield_now_if_busy};
-use giveway_tests::{Gate, eventually, occupy, on_one_worker, outside, runtime, watch, with_runtimes, with_runtimes_of};
+use giveway_tests::{
+    Gate, eventually, occupy, on_one_worker, outside, runtime, watch, with_runtimes, with_runtimes_of,
+};
 use std::time::Duration;
 
 fn metrics() -> Metrics {
@@ -228,9 +230,8 @@ fn foreground_work_interrupts_a_polite_loop_and_is_counted() {
         let before = metrics();
         // As a background task, it is polite from its start.
         let polite = spawn_background(async move {
-            let foreground = outside(|| {
-                giveway::task::Builder::new().class(Class::Foreground).spawn_on(async {}, &handle)
-            });
+            let foreground =
+                outside(|| giveway::task::Builder::new().class(Class::Foreground).spawn_on(async {}, &handle));
             yield_now_if_busy().await;
             foreground.is_finished()
         });

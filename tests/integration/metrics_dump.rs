@@ -45,7 +45,10 @@ fn every_task_of_a_worker_shows_what_it_is_doing() {
         assert!(find(&dump, waiting.id()).waits.is_some_and(|waits| waits < Duration::from_secs(3_600)));
         assert_eq!(find(&dump, woken.id()).state, TaskState::Queued, "it has waited, so it is listed");
         let clerk = find(&dump, named.id());
-        assert_eq!((clerk.name.as_deref(), clerk.class, clerk.state), (Some("clerk"), Class::Foreground, TaskState::Waiting));
+        assert_eq!(
+            (clerk.name.as_deref(), clerk.class, clerk.state),
+            (Some("clerk"), Class::Foreground, TaskState::Waiting)
+        );
         assert_eq!((clerk.spawned_at.file(), clerk.spawned_at.line()), (file!(), line));
         assert_eq!(find(&dump, injected.id()).state, TaskState::Queued);
         assert_eq!(find(&dump, pinned.id()).state, TaskState::Queued);
@@ -171,7 +174,8 @@ fn ten_thousand_that_wait_are_listed_once_each_time_after_time() {
 #[test]
 fn names_cannot_spoil_the_table() {
     with_runtimes(|runtime| {
-        let task = Builder::new().name("two\nlines \u{1b}[31m").spawn_on(std::future::pending::<()>(), runtime.handle());
+        let task =
+            Builder::new().name("two\nlines \u{1b}[31m").spawn_on(std::future::pending::<()>(), runtime.handle());
         eventually(|| state(&runtime.dump(), task.id()) == Some(TaskState::Waiting));
         let table = runtime.dump().to_string();
         assert_eq!(table.lines().count(), 3, "{table}");

@@ -263,7 +263,7 @@ impl fmt::Display for Dump {
             write!(f, ", and about {} more in queues", self.unlisted)?;
         }
         if !self.tasks.is_empty() {
-            write!(f, "\n{:>8} {:<14} {:>9} {} {}", "id", "state", "for", "  ", "spawned at")?;
+            write!(f, "\n{:>8} {:<14} {:>9}    spawned at", "id", "state", "for")?;
         }
         self.tasks.iter().try_for_each(|task| write!(f, "\n{task}"))
     }

@@ -173,7 +173,10 @@ mod tests {
         let numbers: Vec<u16> = (0..16).map(|i| stamps.keep(0, 5, 100 + i).unwrap()).collect();
         assert_eq!(stamps.keep(0, 3, 1), None, "the core's entries are all taken");
         assert!(stamps.keep(1, 3, 1).is_some(), "not those of threads without a core");
-        assert_eq!(numbers.iter().map(|&number| stamps.take(number)).collect::<Vec<_>>(), (100..116).collect::<Vec<_>>());
+        assert_eq!(
+            numbers.iter().map(|&number| stamps.take(number)).collect::<Vec<_>>(),
+            (100..116).collect::<Vec<_>>()
+        );
         assert_eq!((stamps.take(numbers[0]), stamps.take(0), stamps.take(u16::MAX)), (0, 0, 0));
         assert!(stamps.keep(0, 3, 0).is_some_and(|number| stamps.look(number) == 1), "no time is zero");
     }

@@ -251,25 +251,27 @@ impl Stepper {
                     State::Resuming { searched_all, was_last: searched.then(|| self.scheduler.idle.stop_search()) }
                 }
             }
-            State::Resuming { searched_all, was_last } => match self.scheduler.resume(core).map(|entry| entry.yielded) {
-                Some(Yielded::Task(task)) => {
-                    let queued = self.books.waiting + self.books.gave_way;
-                    assert_eq!(queued, 0, "something left the yield queue before what was queued");
-                    self.resumed += 1;
-                    if was_last == Some(true) {
-                        let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.anything_queued());
-                        self.unpark(woken);
+            State::Resuming { searched_all, was_last } => {
+                match self.scheduler.resume(core).map(|entry| entry.yielded) {
+                    Some(Yielded::Task(task)) => {
+                        let queued = self.books.waiting + self.books.gave_way;
+                        assert_eq!(queued, 0, "something left the yield queue before what was queued");
+                        self.resumed += 1;
+                        if was_last == Some(true) {
+                            let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.anything_queued());
+                            self.unpark(woken);
+                        }
+                        self.took(index, task, Source::Yielded)
                     }
-                    self.took(index, task, Source::Yielded)
-                }
-                Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
-                None => {
-                    if was_last.is_some() {
-                        self.workers[index].searching = self.scheduler.idle.try_start_search();
+                    Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
+                    None => {
+                        if was_last.is_some() {
+                            self.workers[index].searching = self.scheduler.idle.try_start_search();
+                        }
+                        self.after_resume(index, searched_all)
                     }
-                    self.after_resume(index, searched_all)
                 }
-            },
+            }
             State::Search { round } => {
                 let found = self.scheduler.steal(core, round, false).or_else(|| self.scheduler.take_injected(core));
                 match found {

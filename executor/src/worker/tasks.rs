@@ -1,8 +1,8 @@
 //! The loop of a worker: what it runs next, and how.
 
 use super::{Hold, Stop, Worker, spin};
-use crate::runtime::Phase;
 use crate::metrics::Waited;
+use crate::runtime::Phase;
 use crate::sched::{Entry, Source, Yielded};
 use crate::task::{Class, Mark, Meta, Runnable};
 use giveway_budget::{OPERATIONS, with_budget};
