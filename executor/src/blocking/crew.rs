@@ -57,7 +57,7 @@ pub(crate) struct Work {
 }
 
 /// How many there are.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Census {
     pub(crate) queued: usize,
     pub(crate) running: usize,

@@ -163,6 +163,10 @@ impl TaskDump {
 
 impl Shared {
     pub(crate) fn dump(&self) -> Dump {
+        if self.birth.is_elsewhere() {
+            // In the child of a fork nothing runs, and somebody who does not exist may hold any lock.
+            return Dump { tasks: Vec::new(), unlisted: 0 };
+        }
         let now = self.meter.now(self.now());
         let mut tasks = HashMap::new();
         self.registry.for_each_patiently(|meta| match tasks.entry(meta.id) {

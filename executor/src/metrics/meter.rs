@@ -7,6 +7,7 @@
 use super::histogram::{Counts, Histogram, Recorder, add};
 use super::sample::{Sampler, Stamps};
 use super::{BUCKETS, Metrics, WorkerMetrics};
+use crate::blocking::Census;
 use crate::runtime::Shared;
 use crate::task::{Class, Mark, Meta};
 use crossbeam_utils::CachePadded;
@@ -258,7 +259,9 @@ impl Shared {
                 stolen,
             }
         });
-        let crews = self.crews().map(|crew| crew.census());
+        // In the child of a fork somebody who does not exist may hold any lock.
+        let forked = self.birth.is_elsewhere();
+        let crews = self.crews().map(|crew| if forked { Census::default() } else { crew.census() });
         Metrics {
             uptime: Duration::from_nanos(now.saturating_sub(meter.born)),
             foreground_latency: meter.histogram(|tally| &tally.latency[Class::Foreground as usize]),
@@ -274,7 +277,7 @@ impl Shared {
             blocking_queued: crews.iter().map(|crew| crew.queued).sum(),
             blocking_running: crews.iter().map(|crew| crew.running).sum(),
             blocking_threads: crews.iter().map(|crew| crew.threads).sum(),
-            tasks: self.registry.len(),
+            tasks: if forked { 0 } else { self.registry.len() },
             workers: workers.collect(),
         }
     }

@@ -270,7 +270,7 @@ impl Meta {
         self.register();
         // SAFETY: the runtime is alive: the worker that polls holds it.
         let shared = unsafe { &*self.shared };
-        // Ordering: relaxed, see `mark`. Behind the registration, which keeps the line: this is the last that is written.
+        // Ordering: relaxed, see `mark`.
         self.mark.store(shared.meter.seconds(), Relaxed);
     }
 
