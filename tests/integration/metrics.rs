@@ -123,6 +123,11 @@ fn yields_are_counted_as_they_are_answered() {
         assert!(!should_yield(), "nobody waits");
         let asked = metrics().since(&before);
         assert_eq!((asked.yields_taken, asked.yields_declined), (0, 1));
+        // The first yield point of a poll asks.
+        yield_now().await;
+        yield_now_if_busy().await;
+        let asked = metrics().since(&before);
+        assert_eq!((asked.yields_taken, asked.yields_declined), (0, 2));
         for _ in 0..300 {
             let other = spawn(async {});
             yield_now_if_busy().await;

@@ -19,11 +19,13 @@ fn after_a_shutdown_the_last_figures_stay_and_nothing_is_listed() {
         eventually(|| wakers.len() == 10);
         drop(runtime);
         let (metrics, dump) = both(&handle);
-        assert_eq!((metrics.polls(), metrics.tasks, metrics.blocking_threads), (10, 0, 0));
+        // One that is woken to be dropped may be polled by a worker that has not noticed yet.
+        assert!((10..=20).contains(&metrics.polls()), "{metrics}");
+        assert_eq!((metrics.tasks, metrics.blocking_threads), (0, 0));
         assert!(dump.tasks().is_empty() && dump.unlisted() == 0, "{dump}");
         assert_eq!(dump.to_string(), "0 tasks");
         let again = handle.metrics();
-        assert_eq!(again.uptime, metrics.uptime);
+        assert_eq!((again.uptime, again.polls()), (metrics.uptime, metrics.polls()));
         let busy = |metrics: &Metrics| metrics.workers.iter().map(|worker| worker.busy).collect::<Vec<_>>();
         assert_eq!(busy(&again), busy(&metrics));
         drop(tasks);
