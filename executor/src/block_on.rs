@@ -85,6 +85,7 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, fu
 #[cold]
 fn give_way(shared: &Arc<Shared>) {
     let (turn, waker) = new_parker();
+    shared.meter.yield_point_outside(true);
     shared.push_yielded(Yielded::Thread(waker));
     // Closing wakes whoever is in the queue, under its lock, after the gate is closed: if that has passed, the lock shows
     // us the gate.

@@ -1,5 +1,6 @@
 //! The runtime as the host of yield points: how a worker, and a thread in `block_on`, answer them.
 
+use crate::metrics::Tally;
 use crate::runtime::{MAX_WORKERS, Phase, Shared};
 use crate::sched::{Due, Manners, Outside, Pace, Settings, Way};
 use crate::task::YieldNowIfBusy;
@@ -145,7 +146,13 @@ impl Host for Worker {
 
     fn work_waits(&self) -> bool {
         match self.hold() {
-            Hold::Core => !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), self),
+            Hold::Core => {
+                let waits = !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), self);
+                if !waits {
+                    Tally::count(&self.tally().yields_declined);
+                }
+                waits
+            }
             Hold::Lent(_) => false,
             Hold::Lost(_) => true,
         }
@@ -157,10 +164,12 @@ impl Host for Worker {
             Hold::Lent(_) => return None,
             Hold::Lost(_) => return Some(self.ticket(self.ask_away())),
         }
-        if self.somebody_idle() {
+        let idle = self.somebody_idle();
+        let way = if idle { None } else { self.shared().scheduler.yield_point(self.core(), self) };
+        let Some(way) = way else {
+            Tally::count(&self.tally().yields_declined);
             return None;
-        }
-        let way = self.shared().scheduler.yield_point(self.core(), self)?;
+        };
         self.core().manners().ask(way);
         Some(self.ticket(self.core().tick()))
     }
@@ -254,12 +263,15 @@ impl Host for Caller<'_> {
         if waits {
             // The look may have been the only one for a while. The next yield point agrees with it.
             self.manners.look_again();
+        } else {
+            self.shared.meter.yield_point_outside(false);
         }
         waits
     }
 
     fn give_way(&self) -> Option<Ticket> {
         if !self.look() {
+            self.shared.meter.yield_point_outside(false);
             return None;
         }
         self.manners.ask(Way::Park);

@@ -42,6 +42,11 @@
 //! over its worker, [`spawn_pinned`] a future that is not `Send`. A task that holds up the others without any of these is
 //! [reported](Builder::on_long_poll), and tasks that wait for each other are [found](Builder::detect_deadlock), if asked for.
 //!
+//! # Looking inside
+//!
+//! [`Handle::metrics`] says how long tasks wait for a worker and what the workers do, [`Handle::dump`] what every task is doing:
+//! see [`metrics`].
+//!
 //! # Features
 //!
 //! - `macros`, on by default: `#[giveway::main]` and `#[giveway::test]`.
@@ -65,6 +70,7 @@ mod host;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 pub mod io;
+pub mod metrics;
 mod monitor;
 mod parker;
 mod pinned;

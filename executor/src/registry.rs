@@ -28,11 +28,60 @@ impl Links {
 #[derive(Clone, Copy)]
 struct Shard {
     first: *const Meta,
+    last: *const Meta,
     len: usize,
 }
 
 // SAFETY: the pointers are followed under the shard's lock only, and what they point to is `Sync`.
 unsafe impl Send for Shard {}
+
+/// So many tasks are looked at under one lock, if there is time.
+const AT_A_TIME: usize = 256;
+
+/// What a look at a task says.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Visit {
+    First,
+    Again,
+}
+
+impl Shard {
+    /// Visits the first few tasks, and puts them behind all others. False if they were all, or one was visited before: new
+    /// tasks come to the front, so all behind that one were too.
+    fn visit_some(&mut self, f: &mut impl FnMut(&Meta) -> Visit) -> bool {
+        let mut visited = ptr::null::<Meta>();
+        for _ in 0..AT_A_TIME {
+            // SAFETY: a linked task is alive while its shard is locked.
+            let next = unsafe { visited.as_ref() }.map_or(self.first, |meta| meta.links.next.get());
+            // SAFETY: as above.
+            let Some(meta) = (unsafe { next.as_ref() }) else { return false };
+            if f(meta) == Visit::Again {
+                return false;
+            }
+            visited = meta;
+        }
+        // SAFETY: as above.
+        if let Some(visited) = unsafe { visited.as_ref() } {
+            self.move_to_back(visited);
+        }
+        true
+    }
+
+    /// Puts everything up to this task behind the rest.
+    fn move_to_back(&mut self, end: &Meta) {
+        // SAFETY: a linked task is alive while its shard is locked.
+        let Some(rest) = (unsafe { end.links.next.get().as_ref() }) else { return };
+        // SAFETY: as above; there is a first, as there is an end.
+        let (Some(first), Some(last)) = (unsafe { self.first.as_ref() }, unsafe { self.last.as_ref() }) else { return };
+        last.links.next.set(first);
+        first.links.prev.set(last);
+        end.links.next.set(ptr::null());
+        rest.links.prev.set(ptr::null());
+        self.first = rest;
+        self.last = end;
+    }
+}
 
 /// The registry of one runtime.
 pub(crate) struct Registry {
@@ -41,7 +90,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(shards: usize) -> Self {
-        let empty = Shard { first: ptr::null(), len: 0 };
+        let empty = Shard { first: ptr::null(), last: ptr::null(), len: 0 };
         Self { shards: (0..shards).map(|_| CachePadded::new(Mutex::new(empty))).collect() }
     }
 
@@ -59,8 +108,9 @@ impl Registry {
         let mut shard = lock(&self.shards[home]);
         meta.links.next.set(shard.first);
         // SAFETY: a linked task is alive: it unlinks itself, under this lock, before it goes away.
-        if let Some(first) = unsafe { shard.first.as_ref() } {
-            first.links.prev.set(meta);
+        match unsafe { shard.first.as_ref() } {
+            Some(first) => first.links.prev.set(meta),
+            None => shard.last = meta,
         }
         shard.first = meta;
         shard.len += 1;
@@ -76,8 +126,9 @@ impl Registry {
             None => shard.first = next,
         }
         // SAFETY: as above.
-        if let Some(next) = unsafe { next.as_ref() } {
-            next.links.prev.set(prev);
+        match unsafe { next.as_ref() } {
+            Some(next) => next.links.prev.set(prev),
+            None => shard.last = prev,
         }
         shard.len -= 1;
     }
@@ -91,6 +142,22 @@ impl Registry {
             while let Some(meta) = unsafe { next.as_ref() } {
                 f(meta);
                 next = meta.links.next.get();
+            }
+        }
+    }
+
+    /// As [`Self::for_each`], but lets go of the lock after every few tasks: however many there are, no worker waits for
+    /// long. `f` says whether it has seen a task before. What comes or goes meanwhile may be missed.
+    pub(crate) fn for_each_patiently(&self, mut f: impl FnMut(&Meta) -> Visit) {
+        for shard in &self.shards {
+            // Should tasks come faster than we look at them.
+            let most = 2 * lock(shard).len + AT_A_TIME;
+            for _ in 0..most.div_ceil(AT_A_TIME) {
+                if !lock(shard).visit_some(&mut f) {
+                    break;
+                }
+                // Somebody may be waiting for the lock.
+                std::thread::yield_now();
             }
         }
     }

@@ -158,3 +158,19 @@ fn a_yield_point_in_a_forked_child_goes_on() {
         busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
     });
 }
+
+/// Every lock may have been held when it was forked, and nobody is there to let go of it.
+#[test]
+fn a_forked_child_gets_the_last_figures_and_no_tasks() {
+    isolated("fork::a_forked_child_gets_the_last_figures_and_no_tasks", || {
+        let runtime = runtime(2);
+        let named = giveway::task::Builder::new().name("left").spawn_on(std::future::pending::<()>(), runtime.handle());
+        eventually(|| runtime.metrics().polls() == 1);
+        let code = in_fork(|| {
+            let (metrics, dump) = (runtime.metrics(), runtime.dump());
+            assert_eq!((metrics.polls(), dump.tasks().len()), (1, 0));
+        });
+        assert_eq!(code, 0);
+        assert!(runtime.dump().tasks().iter().any(|task| task.id == named.id()), "the parent has it");
+    });
+}

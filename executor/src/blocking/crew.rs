@@ -56,6 +56,14 @@ pub(crate) struct Work {
     pub(crate) worker: Option<usize>,
 }
 
+/// How many there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Census {
+    pub(crate) queued: usize,
+    pub(crate) running: usize,
+    pub(crate) threads: usize,
+}
+
 /// The blocking threads of one runtime.
 pub(crate) struct Crew {
     articles: Articles,
@@ -339,6 +347,25 @@ impl Crew {
         self.one_fewer.notify_all();
     }
 
+    /// What a snapshot tells of the crew.
+    pub(crate) fn census(&self) -> Census {
+        let state = self.lock();
+        Census { queued: state.jobs.len(), running: state.running, threads: state.members.len() }
+    }
+
+    /// What its threads do, and the polls that go on without a core; and the first so many jobs that wait. How many jobs
+    /// there are beyond those.
+    pub(crate) fn look_at(&self, most: usize) -> (Vec<Work>, Vec<Work>, usize) {
+        let state = self.lock();
+        let going_on = state.going_on().cloned().collect();
+        let queued = state.jobs.iter().take(most).map(Work::of).collect();
+        (going_on, queued, state.jobs.len().saturating_sub(most))
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.articles.class
+    }
+
     /// Whether any job is queued or running.
     pub(crate) fn has_jobs(&self) -> bool {
         let state = self.lock();
@@ -365,8 +392,7 @@ impl Crew {
     pub(crate) fn wait_ended(&self, deadline: Option<Instant>) -> (usize, Vec<Work>) {
         let going_on = |state: &State| !state.members.is_empty() || !state.away.is_empty();
         let state = wait_while(&self.one_fewer, self.lock(), deadline, going_on);
-        let away = state.away.values().filter_map(|away| away.work.as_ref());
-        let work = state.members.values().filter_map(|member| member.doing.as_ref()).chain(away).cloned().collect();
+        let work = state.going_on().cloned().collect();
         (state.members.len() + state.away.len(), work)
     }
 
@@ -387,6 +413,12 @@ impl Crew {
 }
 
 impl State {
+    /// What threads do, with and without a core.
+    fn going_on(&self) -> impl Iterator<Item = &Work> {
+        let away = self.away.values().filter_map(|away| away.work.as_ref());
+        self.members.values().filter_map(|member| member.doing.as_ref()).chain(away)
+    }
+
     /// How many threads there are for jobs.
     fn job_threads(&self) -> usize {
         self.serving - self.standing_in

@@ -4,6 +4,7 @@ use super::{Shared, context};
 use crate::block_on;
 use crate::blocking::{self, on_any_thread};
 use crate::deadlock::ExpectedWake;
+use crate::metrics::{Dump, Metrics};
 use crate::task::{Class, JoinHandle};
 use futures_task::{FutureObj, SpawnError};
 use std::fmt;
@@ -226,6 +227,58 @@ impl Handle {
     /// ```
     pub fn expect_wake(&self) -> ExpectedWake {
         ExpectedWake::new(self)
+    }
+
+    /// What the runtime has counted and timed since it was started; see [`metrics`](crate::metrics).
+    ///
+    /// From any thread, at any time, also in a task or a hook. It disturbs no worker: what it reads, each core has counted for
+    /// itself. Once the runtime has been shut down it gives the last figures, and so it does in the child of a `fork`. It takes
+    /// some microseconds, and more with many workers: a matter of seconds, not of requests.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().workers(2).build()?;
+    /// runtime.block_on(async { giveway::spawn(async {}).await.unwrap() });
+    /// let metrics = runtime.handle().metrics();
+    /// assert_eq!(metrics.polls(), 1);
+    /// println!("{metrics}");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn metrics(&self) -> Metrics {
+        self.shared.metrics()
+    }
+
+    /// What the tasks of the runtime are doing at this moment; see [`Dump`].
+    ///
+    /// Passive: nothing is polled, nobody is stopped, and no lock is held for long, however many tasks there are. From any
+    /// thread, at any time, also in a task or a hook. Once the runtime has been shut down there are no tasks, nor in the child
+    /// of a `fork`.
+    ///
+    /// # Not guaranteed
+    ///
+    /// That all of it is of one moment, or that every task is listed: see [`Dump`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway::metrics::TaskState;
+    ///
+    /// let runtime = giveway::Runtime::new()?;
+    /// let waits = giveway::task::Builder::new().name("idler").spawn_on(std::future::pending::<()>(), runtime.handle());
+    /// let idler = loop {
+    ///     let dump = runtime.handle().dump();
+    ///     let idler = dump.tasks().iter().find(|task| task.id == waits.id()).cloned();
+    ///     match idler {
+    ///         Some(idler) if idler.state == TaskState::Waiting => break idler,
+    ///         _ => std::thread::yield_now(), // it has not been polled yet
+    ///     }
+    /// };
+    /// assert_eq!(idler.name.as_deref(), Some("idler"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump(&self) -> Dump {
+        self.shared.dump()
     }
 
     /// How many workers the runtime has.

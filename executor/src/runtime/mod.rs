@@ -189,6 +189,32 @@ impl Runtime {
         crate::blocking::spawn_on(&self.handle.shared, None, None, Location::caller(), f)
     }
 
+    /// What the runtime has counted and timed since it was started; see [`Handle::metrics`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// println!("{}", runtime.metrics());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn metrics(&self) -> crate::metrics::Metrics {
+        self.handle.metrics()
+    }
+
+    /// What the tasks of the runtime are doing at this moment; see [`Handle::dump`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// println!("{}", runtime.dump());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump(&self) -> crate::metrics::Dump {
+        self.handle.dump()
+    }
+
     /// A handle to the runtime, to be cloned and sent about.
     ///
     /// # Examples

@@ -4,6 +4,7 @@ use super::{Gate, Hooks, Phase, context, drop_injected};
 use crate::blocking::{Articles, Crew, Lease, Loan, Recall, Work};
 use crate::deadlock::Watch;
 use crate::fork::Birth;
+use crate::metrics::Meter;
 use crate::monitor::Monitor;
 use crate::parker::Parker;
 use crate::registry::Registry;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) monitor: Monitor,
     pub(crate) reactor: Arc<Reactor>,
+    pub(crate) meter: Meter,
     pub(crate) crew: Crew,
     background_crew: Crew,
     // The private halves of the cores: each belongs to whoever holds the core.
@@ -57,10 +59,14 @@ pub(crate) struct Post {
     pub(crate) home: Parker,
     /// How many tasks are pinned to it.
     pub(crate) pinned: AtomicUsize,
-    // The task being polled, zero if none, and where it was spawned. Two plain words, written by the worker at each
-    // poll and read for reports, which tolerate a mixture of one task and the next.
+    // Twice the number of the task being polled, and one more if it is of the background, zero if none; and where it was
+    // spawned. Two plain words, written by the worker at each poll and read for reports, which tolerate a mixture of one
+    // task and the next.
     running: AtomicU64,
     spawned_at: AtomicPtr<Location<'static>>,
+    // How many polls there were, and how many of them of a task from the slot. Written by the worker.
+    polls: AtomicU64,
+    hand_offs: AtomicU64,
     // The poll whose end the monitor wants to know, by its tick; and when that was, zero until then.
     watched: AtomicU32,
     ended_at: AtomicU64,
@@ -78,6 +84,8 @@ impl Post {
             pinned: AtomicUsize::new(0),
             running: AtomicU64::new(0),
             spawned_at: AtomicPtr::new(ptr::null_mut()),
+            polls: AtomicU64::new(0),
+            hand_offs: AtomicU64::new(0),
             watched: AtomicU32::new(0),
             ended_at: AtomicU64::new(0),
             thread: AtomicI32::new(0),
@@ -87,8 +95,26 @@ impl Post {
     #[inline]
     pub(crate) fn begin(&self, meta: &Meta) {
         // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
-        self.running.store(meta.id.get(), Relaxed);
+        self.running.store(meta.id.get() << 1 | u64::from(meta.is_background()), Relaxed);
         self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
+    }
+
+    /// The worker makes a poll.
+    #[inline]
+    pub(crate) fn count_poll(&self) {
+        // Ordering: relaxed, here and below: one thread at a time writes, and others look.
+        self.polls.store(self.polls.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// The task that is about to be polled was in the slot.
+    #[inline]
+    pub(crate) fn count_hand_off(&self) {
+        self.hand_offs.store(self.hand_offs.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// How many polls there were, and how many of them of a task from the slot.
+    pub(crate) fn polls(&self) -> (u64, u64) {
+        (self.polls.load(Relaxed), self.hand_offs.load(Relaxed))
     }
 
     #[inline]
@@ -155,10 +181,17 @@ impl Post {
 
     /// The task that was running a moment ago, and where it was spawned.
     pub(crate) fn running(&self) -> Option<(Id, &'static Location<'static>)> {
-        let id = Id::from_raw(self.running.load(Relaxed))?;
+        self.running_class().map(|(id, _, location)| (id, location))
+    }
+
+    /// The same with its class.
+    pub(crate) fn running_class(&self) -> Option<(Id, Class, &'static Location<'static>)> {
+        let running = self.running.load(Relaxed);
+        let class = if running & 1 == 1 { Class::Background } else { Class::Foreground };
+        let id = Id::from_raw(running >> 1)?;
         // SAFETY: null, or a `&'static Location` stored by `begin`; a task whose id was seen has stored one.
         let location = unsafe { self.spawned_at.load(Relaxed).as_ref() }?;
-        Some((id, location))
+        Some((id, class, location))
     }
 }
 
@@ -167,6 +200,7 @@ impl Shared {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let (scheduler, locals) = Scheduler::new(workers, settings);
         let reactor = Reactor::new(workers)?;
+        let meter = Meter::new(workers, reactor.now());
         let background = Articles { class: Class::Background, most: workers, prompt: workers, ..articles.clone() };
         Ok(Self {
             scheduler,
@@ -178,6 +212,7 @@ impl Shared {
                 move || reactor.notify()
             }),
             reactor,
+            meter,
             crew: Crew::new(articles),
             background_crew: Crew::new(background),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
@@ -289,6 +324,7 @@ impl Shared {
     /// Takes a new task from a thread that holds no core of this runtime.
     pub(crate) fn submit(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
+            self.meter.queued_from_outside(runnable.metadata(), || self.now());
             self.inject(runnable);
             self.gate.after_inject(|| {
                 // The destructors that run here may drop the very handle that this was called through.
@@ -302,7 +338,7 @@ impl Shared {
         }
     }
 
-    /// Queues a task from a thread that holds no core of this runtime.
+    /// Queues a task, which knows of it ([`Meter::queued_from_outside`]), from a thread that holds no core of this runtime.
     pub(crate) fn inject(&self, runnable: Runnable) {
         if runnable.metadata().is_background() && self.scheduler.idle.nobody_idle() {
             return self.push_background(runnable);
@@ -336,7 +372,11 @@ impl Shared {
 
     /// Puts something into the yield queue, and tells a worker if one is idle after all.
     pub(crate) fn push_yielded(&self, yielded: Yielded<Runnable>) {
-        self.scheduler.push_yielded_task(yielded, || self.now());
+        let since = match &yielded {
+            Yielded::Task(task) => self.meter.gives_way(task.metadata()),
+            Yielded::Thread(_) => self.meter.thread_gives_way(|| self.now()),
+        };
+        self.scheduler.push_yielded_task(yielded, since, || self.now());
         self.unpark(self.scheduler.announce_yielded());
     }
 
@@ -350,6 +390,7 @@ impl Shared {
 
     #[cold]
     fn unpark_cold(&self, worker: usize) {
+        self.meter.wakes(worker);
         self.call(worker);
         self.monitor.rouse();
     }

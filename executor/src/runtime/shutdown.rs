@@ -186,6 +186,7 @@ impl Shared {
 
     /// The last step: nothing is left but what came too late, and nobody takes turns at the reactor any more.
     pub(crate) fn terminate(&self) {
+        self.meter.end(self.now());
         self.gate.terminate(|| drop_injected(&self.scheduler));
         self.monitor.call();
         self.reactor.close();

@@ -9,7 +9,7 @@ use super::{INJECTOR_TICK, MAX_SLOT_STREAK, Manners, PointerSized, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
-    AtomicU32,
+    AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -216,6 +216,9 @@ pub(crate) struct Remote<T: PointerSized> {
     stuck_at: AtomicU32,
     // The tick of a poll that is to return at its next chance; zero for none. Set by whoever asks, cleared by the holder.
     return_asked: AtomicU32,
+    // How often the holder has stolen from others, and how many tasks. Written by the holder.
+    steals: AtomicU64,
+    stolen: AtomicU64,
 }
 
 impl<T: PointerSized> Remote<T> {
@@ -228,6 +231,8 @@ impl<T: PointerSized> Remote<T> {
             // No poll that anybody waits for: it would be the four billionth.
             stuck_at: AtomicU32::new(u32::MAX),
             return_asked: AtomicU32::new(0),
+            steals: AtomicU64::new(0),
+            stolen: AtomicU64::new(0),
         }
     }
 
@@ -280,6 +285,33 @@ impl<T: PointerSized> Remote<T> {
     )]
     pub(crate) fn has_task(&self) -> bool {
         self.stealer.len() != 0
+    }
+
+    /// The holder has stolen so many tasks.
+    pub(super) fn count_steal(&self, tasks: usize) {
+        // Ordering: relaxed; one thread at a time writes, others look.
+        self.steals.store(self.steals.load(Relaxed) + 1, Relaxed);
+        self.stolen.store(self.stolen.load(Relaxed) + tasks as u64, Relaxed);
+    }
+
+    /// How often the holder has stolen from others, and how many tasks.
+    pub(crate) fn steals(&self) -> (u64, u64) {
+        (self.steals.load(Relaxed), self.stolen.load(Relaxed))
+    }
+
+    /// How many tasks the deque held a moment ago.
+    pub(crate) fn deque_len(&self) -> usize {
+        self.stealer.len()
+    }
+
+    /// Calls `f` with the first so many of the inbox, under a lock: it must not run user code.
+    pub(crate) fn look_at_inbox(&self, most: usize, f: impl FnMut(&T)) {
+        self.inbox.look_at(most, f);
+    }
+
+    /// How many tasks the inbox held a moment ago.
+    pub(crate) fn inbox_len(&self) -> usize {
+        self.inbox.count()
     }
 
     /// Whether a task is stuck behind the poll that the holder is in.

@@ -7,7 +7,7 @@
 //!
 //! The protocol is in `yielding.md`.
 
-use super::{Due, Local, PointerSized, Quiet, Scheduler, Source, Way, Yielded};
+use super::{Due, Entry, Local, PointerSized, Quiet, Scheduler, Source, Way, Yielded};
 use crate::sync::fence;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -164,7 +164,7 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     /// A poll begins. `swapped`: the task changed places with another when it was polled last.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin_poll(&self, core: &Local<T>, source: Source, background: bool, swapped: bool) {
         let manners = core.manners();
         let unanswered = manners.take_unanswered();
@@ -194,7 +194,7 @@ impl<T: PointerSized> Scheduler<T> {
         // Not beside an idle worker, which is about to come for what waits: the task would go to the back of this very
         // queue, and round and round with others like it.
         if self.idle.nobody_idle() && (self.work_waits() || self.has_pinned(core)) {
-            self.polite.interrupt(core.index());
+            self.polite.interrupt_self(core.index());
         }
     }
 
@@ -213,12 +213,14 @@ impl<T: PointerSized> Scheduler<T> {
     #[inline]
     pub(crate) fn interrupt_own(&self, core: &Local<T>) {
         if core.manners().runs_background() {
-            self.polite.interrupt(core.index());
+            self.polite.interrupt_self(core.index());
         }
     }
 
     /// A task gives way, as its yield point decided. Its poll has returned, and its core's holder looks for work next.
-    pub(crate) fn give_way(&self, core: &Local<T>, task: T, way: Way, now: impl FnOnce() -> u64) {
+    ///
+    /// `since`: for the yield queue, as at [`Self::push_yielded_task`].
+    pub(crate) fn give_way(&self, core: &Local<T>, task: T, way: Way, since: u64, now: impl FnOnce() -> u64) {
         match way {
             Way::Swap => {
                 // The slot's task goes first even if it has had its three turns: it may be what the task gives way to.
@@ -230,14 +232,15 @@ impl<T: PointerSized> Scheduler<T> {
                 }
                 self.push_back(core, task);
             }
-            Way::Park => self.push_yielded_task(Yielded::Task(task), now),
+            Way::Park => self.push_yielded_task(Yielded::Task(task), since, now),
         }
         core.set_unannounced(Quiet::GaveWay);
     }
 
-    /// Into the yield queue. The caller owes [`Self::announce_yielded`].
-    pub(crate) fn push_yielded_task(&self, yielded: Yielded<T>, now: impl FnOnce() -> u64) {
-        let since = if self.settings.yield_patience.is_some() { now() } else { 0 };
+    /// Into the yield queue. The caller owes [`Self::announce_yielded`]. `since` is when it became runnable, if somebody wants
+    /// to know how long it has to wait; otherwise zero.
+    pub(crate) fn push_yielded_task(&self, yielded: Yielded<T>, since: u64, now: impl FnOnce() -> u64) {
+        let since = if since == 0 && self.settings.yield_patience.is_some() { now() } else { since };
         self.yielded.push(yielded, since);
     }
 
@@ -247,7 +250,7 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     /// Step 6 of the order: one from the yield queue, if nothing waits anywhere. Not to be called as a searcher.
-    pub(crate) fn resume(&self, core: &Local<T>) -> Option<Yielded<T>> {
+    pub(crate) fn resume(&self, core: &Local<T>) -> Option<Entry<T>> {
         if self.yielded.is_empty() {
             return None;
         }
@@ -261,7 +264,7 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// One from the yield queue that has waited for too long, if there is a limit.
     #[inline]
-    pub(crate) fn take_overdue(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Yielded<T>> {
+    pub(crate) fn take_overdue(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Entry<T>> {
         let patience = self.settings.yield_patience?;
         if !core.tick().is_multiple_of(OVERDUE_TICK) || self.yielded.is_empty() {
             return None;

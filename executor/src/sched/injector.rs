@@ -63,6 +63,12 @@ impl<T> Injector<T> {
         self.inbox.count() + self.outbox.count()
     }
 
+    /// Calls `f` with the first so many, about, under a lock: it must not run user code.
+    pub(crate) fn look_at(&self, most: usize, mut f: impl FnMut(&T)) {
+        self.outbox.look_at(most, &mut f);
+        self.inbox.look_at(most, &mut f);
+    }
+
     /// Takes one task from the front.
     pub(crate) fn take_one(&self) -> Option<T> {
         let mut outbox = self.outbox.lock();

@@ -39,7 +39,7 @@ pub(crate) use manners::{Manners, Way};
 pub(crate) use pace::{Due, Pace};
 pub(crate) use polite::PoliteSet;
 pub(crate) use slot::{PointerSized, Slot};
-pub(crate) use yield_queue::{YieldQueue, Yielded};
+pub(crate) use yield_queue::{Entry, YieldQueue, Yielded};
 
 use crate::sync::AtomicBool;
 use crossbeam_utils::CachePadded;
@@ -284,6 +284,7 @@ impl<T: PointerSized> Scheduler<T> {
                 && (closing || victim.is_stuck())
                 && let Some(task) = victim.slot.take()
             {
+                self.remote(core).count_steal(1);
                 return Some(task);
             }
         }
@@ -300,7 +301,11 @@ impl<T: PointerSized> Scheduler<T> {
     fn steal_from(&self, victim: &Remote<T>, core: &Local<T>) -> Option<T> {
         // Takes 1 + ⌊(k-1)/2⌋ = ⌈k/2⌉ of k, at most MAX_BATCH, with one compare-and-swap on the victim's front. The
         // owner pops with a fetch-add on the same word, so a batch can never reach past what is there.
-        core::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))
+        let before = core.deque().len();
+        let task = core::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))?;
+        // Somebody may have stolen from us meanwhile.
+        self.remote(core).count_steal(core.deque().len().saturating_sub(before) + 1);
+        Some(task)
     }
 
     /// Any one task from anywhere, for a thread without a core that drops what is left.

@@ -25,15 +25,22 @@ const ASKED: u32 = 2;
 pub(crate) struct PoliteSet {
     // Set by the core's holder, cleared by it or by whoever interrupts it.
     armed: Box<[CachePadded<AtomicUsize>]>,
-    // Set by whoever interrupts the core, cleared by its holder. On a line of its own: read at every yield point.
-    interrupts: Box<[CachePadded<AtomicBool>]>,
+    // On a line of its own: read at every yield point.
+    interrupts: Box<[CachePadded<Interrupt>]>,
+}
+
+struct Interrupt {
+    // Set by whoever interrupts the core, cleared by its holder.
+    flag: AtomicBool,
+    // How often others did. Not part of any protocol, and so not modelled.
+    sent: std::sync::atomic::AtomicU64,
 }
 
 impl PoliteSet {
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             armed: (0..cores.div_ceil(BITS)).map(|_| CachePadded::new(AtomicUsize::new(0))).collect(),
-            interrupts: (0..cores).map(|_| CachePadded::new(AtomicBool::new(false))).collect(),
+            interrupts: (0..cores).map(|_| CachePadded::new(Interrupt::new())).collect(),
         }
     }
 
@@ -97,7 +104,18 @@ impl PoliteSet {
 
     /// Asks this core to give way.
     pub(crate) fn interrupt(&self, core: usize) {
-        self.interrupts[core].store(true, Relaxed);
+        self.interrupts[core].sent.fetch_add(1, Relaxed);
+        self.interrupt_self(core);
+    }
+
+    /// Has this core ask itself to give way. The holder's to call.
+    pub(crate) fn interrupt_self(&self, core: usize) {
+        self.interrupts[core].flag.store(true, Relaxed);
+    }
+
+    /// How often cores were asked by others to give way.
+    pub(crate) fn interrupts_sent(&self) -> u64 {
+        self.interrupts.iter().map(|interrupt| interrupt.sent.load(Relaxed)).sum()
     }
 
     /// Asks this core to give way, if it runs something that can. Called after a fence.
@@ -110,13 +128,13 @@ impl PoliteSet {
 
     #[inline]
     pub(crate) fn is_interrupted(&self, core: usize) -> bool {
-        self.interrupts[core].load(Relaxed)
+        self.interrupts[core].flag.load(Relaxed)
     }
 
     /// Forgets a request. The holder's to call.
     #[inline]
     pub(crate) fn clear(&self, core: usize) {
-        let interrupt = &self.interrupts[core];
+        let interrupt = &self.interrupts[core].flag;
         // See `arm` for why a request that comes just now is not lost with it.
         if interrupt.load(Relaxed) {
             interrupt.store(false, Relaxed);
@@ -126,7 +144,7 @@ impl PoliteSet {
     /// The flag by which the core is asked.
     #[cfg(not(giveway_loom))]
     pub(crate) fn flag(&self, core: usize) -> &AtomicBool {
-        &self.interrupts[core]
+        &self.interrupts[core].flag
     }
 
     fn place(&self, core: usize) -> (&AtomicUsize, usize) {
@@ -137,6 +155,12 @@ impl PoliteSet {
     pub(crate) fn is_armed(&self, core: usize) -> bool {
         let (word, bit) = self.place(core);
         word.load(Relaxed) & bit != 0
+    }
+}
+
+impl Interrupt {
+    fn new() -> Self {
+        Self { flag: AtomicBool::new(false), sent: std::sync::atomic::AtomicU64::new(0) }
     }
 }
 

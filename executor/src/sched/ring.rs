@@ -55,6 +55,11 @@ impl<T> Ring<T> {
         self.publish(&items);
     }
 
+    /// Calls `f` with the first so many, under the lock: it must not run user code.
+    pub(super) fn look_at(&self, most: usize, f: impl FnMut(&T)) {
+        self.lock().iter().take(most).for_each(f);
+    }
+
     pub(super) fn retain(&self, keep: impl FnMut(&T) -> bool) {
         let mut items = self.lock();
         items.retain(keep);

@@ -306,10 +306,10 @@ fn an_overdue_task_leaves_again_at_its_first_yield_point() {
     let settings = Settings { yield_patience: Some(10), ..Settings::default() };
     let (scheduler, cores) = Scheduler::<Task>::new(1, settings);
     let core = &cores[0];
-    scheduler.push_yielded_task(Yielded::Task(Box::new(7)), || 0);
+    scheduler.push_yielded_task(Yielded::Task(Box::new(7)), 0, || 0);
     core.deque().push(Box::new(1));
     let overdue = (0..100).find_map(|_| {
-        let overdue = scheduler.take_overdue(core, || 100);
+        let overdue = scheduler.take_overdue(core, || 100).map(|entry| entry.yielded);
         if overdue.is_none() {
             let (task, _) = scheduler.next(core).expect("one is always queued");
             scheduler.push_yielded(core, task);
@@ -332,7 +332,7 @@ fn what_a_task_gives_way_to_goes_first_whatever_the_turn_of_the_slot() {
     }
     let _ = scheduler.push_woken(core, Box::new(7));
     assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Swap));
-    scheduler.give_way(core, Box::new(100), Way::Swap, || 0);
+    scheduler.give_way(core, Box::new(100), Way::Swap, 0, || 0);
     let order: Vec<_> = std::iter::from_fn(|| scheduler.next(core)).map(|(task, _)| *task).collect();
     assert_eq!(order, [7, 100]);
 }

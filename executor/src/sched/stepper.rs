@@ -214,7 +214,7 @@ impl Stepper {
             let task = self.new_task(Place::Queued { waiting: true });
             if task.background && self.scheduler.idle.nobody_idle() {
                 self.books.insert(task.id, Place::Yielded);
-                self.scheduler.push_yielded_task(Yielded::Task(task), || self.now);
+                self.scheduler.push_yielded_task(Yielded::Task(task), 0, || self.now);
                 self.outside_owes.push(Push::Yielded);
             } else {
                 self.scheduler.injector.push(task);
@@ -235,7 +235,7 @@ impl Stepper {
         let state = std::mem::replace(&mut self.workers[index].state, State::Choose);
         let core = &self.workers[index].core;
         let next = match state {
-            State::Choose => match self.scheduler.take_overdue(core, || self.now) {
+            State::Choose => match self.scheduler.take_overdue(core, || self.now).map(|entry| entry.yielded) {
                 Some(Yielded::Task(task)) => self.took(index, task, Source::Overdue),
                 Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
                 None => match self.scheduler.next(core) {
@@ -251,25 +251,27 @@ impl Stepper {
                     State::Resuming { searched_all, was_last: searched.then(|| self.scheduler.idle.stop_search()) }
                 }
             }
-            State::Resuming { searched_all, was_last } => match self.scheduler.resume(core) {
-                Some(Yielded::Task(task)) => {
-                    let queued = self.books.waiting + self.books.gave_way;
-                    assert_eq!(queued, 0, "something left the yield queue before what was queued");
-                    self.resumed += 1;
-                    if was_last == Some(true) {
-                        let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.anything_queued());
-                        self.unpark(woken);
+            State::Resuming { searched_all, was_last } => {
+                match self.scheduler.resume(core).map(|entry| entry.yielded) {
+                    Some(Yielded::Task(task)) => {
+                        let queued = self.books.waiting + self.books.gave_way;
+                        assert_eq!(queued, 0, "something left the yield queue before what was queued");
+                        self.resumed += 1;
+                        if was_last == Some(true) {
+                            let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.anything_queued());
+                            self.unpark(woken);
+                        }
+                        self.took(index, task, Source::Yielded)
                     }
-                    self.took(index, task, Source::Yielded)
-                }
-                Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
-                None => {
-                    if was_last.is_some() {
-                        self.workers[index].searching = self.scheduler.idle.try_start_search();
+                    Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
+                    None => {
+                        if was_last.is_some() {
+                            self.workers[index].searching = self.scheduler.idle.try_start_search();
+                        }
+                        self.after_resume(index, searched_all)
                     }
-                    self.after_resume(index, searched_all)
                 }
-            },
+            }
             State::Search { round } => {
                 let found = self.scheduler.steal(core, round, false).or_else(|| self.scheduler.take_injected(core));
                 match found {
@@ -305,7 +307,7 @@ impl Stepper {
                 if moves_on && self.books.places.get(&in_slot) == Some(&Place::Slot(index)) {
                     self.books.insert(in_slot, Place::Queued { waiting: true });
                 }
-                self.scheduler.give_way(&self.workers[index].core, task, way, || self.now);
+                self.scheduler.give_way(&self.workers[index].core, task, way, 0, || self.now);
                 State::Choose
             }
             State::CountOut => {
@@ -406,7 +408,7 @@ impl Stepper {
         let core = &self.workers[index].core;
         if child.background && self.scheduler.idle.nobody_idle() {
             self.books.insert(child.id, Place::Yielded);
-            self.scheduler.push_yielded_task(Yielded::Task(child), || self.now);
+            self.scheduler.push_yielded_task(Yielded::Task(child), 0, || self.now);
             return State::Announce(task, Push::Yielded);
         }
         let last = std::mem::replace(&mut self.slots[index], child.id);

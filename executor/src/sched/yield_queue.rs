@@ -16,10 +16,11 @@ pub(crate) enum Yielded<T> {
     Thread(Waker),
 }
 
-struct Entry<T> {
-    yielded: Yielded<T>,
-    // When it came, by the clock of whoever pushed it. Zero if nobody asks.
-    since: u64,
+/// Something that waits in the yield queue.
+pub(crate) struct Entry<T> {
+    pub(crate) yielded: Yielded<T>,
+    /// When it came, by the clock of whoever pushed it. Zero if nobody asks.
+    pub(crate) since: u64,
 }
 
 /// The yield queue of one runtime.
@@ -43,13 +44,24 @@ impl<T> YieldQueue<T> {
     }
 
     /// Takes the one that waits longest.
-    pub(crate) fn take(&self) -> Option<Yielded<T>> {
-        self.ring.take_if(|_| true).map(|entry| entry.yielded)
+    pub(crate) fn take(&self) -> Option<Entry<T>> {
+        self.ring.take_if(|_| true)
+    }
+
+    /// Calls `f` with the first so many, and since when they are here (zero if nobody asked), under a lock: it must not run
+    /// user code.
+    pub(crate) fn look_at(&self, most: usize, mut f: impl FnMut(&Yielded<T>, u64)) {
+        self.ring.look_at(most, |entry| f(&entry.yielded, entry.since));
+    }
+
+    /// How many there were a moment ago.
+    pub(crate) fn len(&self) -> usize {
+        self.ring.count()
     }
 
     /// Takes the one that waits longest, if it came at `deadline` or before.
-    pub(super) fn take_from_before(&self, deadline: u64) -> Option<Yielded<T>> {
-        self.ring.take_if(|entry| entry.since <= deadline).map(|entry| entry.yielded)
+    pub(super) fn take_from_before(&self, deadline: u64) -> Option<Entry<T>> {
+        self.ring.take_if(|entry| entry.since <= deadline)
     }
 
     /// Wakes every thread that waits here, and leaves the tasks.
@@ -68,7 +80,7 @@ impl<T> YieldQueue<T> {
     /// Takes a task to be dropped; threads on the way to it are woken.
     pub(crate) fn take_task(&self) -> Option<T> {
         loop {
-            match self.take()? {
+            match self.take()?.yielded {
                 Yielded::Task(task) => return Some(task),
                 Yielded::Thread(waker) => waker.wake(),
             }
@@ -85,10 +97,11 @@ mod tests {
         let queue = YieldQueue::new();
         (1..=3).for_each(|n| queue.push(Yielded::Task(n), n));
         assert!(queue.take_from_before(0).is_none());
-        assert!(matches!(queue.take_from_before(2), Some(Yielded::Task(1))));
-        assert!(matches!(queue.take_from_before(2), Some(Yielded::Task(2))));
+        let task = |entry: Option<Entry<u64>>| entry.map(|entry| (entry.yielded, entry.since));
+        assert!(matches!(task(queue.take_from_before(2)), Some((Yielded::Task(1), 1))));
+        assert!(matches!(task(queue.take_from_before(2)), Some((Yielded::Task(2), 2))));
         assert!(queue.take_from_before(2).is_none());
-        assert!(matches!(queue.take(), Some(Yielded::Task(3))));
+        assert!(matches!(task(queue.take()), Some((Yielded::Task(3), 3))));
         assert!(queue.is_empty());
     }
 

@@ -113,7 +113,7 @@ impl<F: Future> Future for TaskFuture<F> {
             let mut future = unsafe { Pin::new_unchecked(future) };
             match contain(|| giveway_io::driver::poll_task(cx.waker(), || future.as_mut().poll(cx))) {
                 Ok(Poll::Pending) => {
-                    this.meta().register();
+                    this.meta().begin_wait();
                     return Poll::Pending;
                 }
                 Ok(Poll::Ready(output)) => Ok(output),

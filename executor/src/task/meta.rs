@@ -1,6 +1,6 @@
 //! What the runtime knows of a task, in the task's own allocation.
 
-use super::{Class, Id, describe};
+use super::{Class, Id, Mark, describe};
 use crate::registry::Links;
 use crate::runtime::Shared;
 use crate::sched::PointerSized;
@@ -12,8 +12,8 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Release},
+    AtomicBool, AtomicU16,
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
@@ -88,13 +88,13 @@ pub(crate) struct Meta {
     /// This task's place in the registry; under the lock of its shard.
     pub(crate) links: Links,
     // The vtable of the task's waker. Written once, before the task is first seen by anybody else. The waker's data
-    // pointer is that of the allocation, so many bytes before this struct; its provenance is exposed at the same time.
+    // pointer is that of the allocation, some bytes before this struct; its provenance is exposed at the same time.
     waker: Cell<Option<&'static RawWakerVTable>>,
-    waker_offset: Cell<u8>,
-    // `NAMED`, `BACKGROUND` and `PINNED`: what is fixed at the spawn. Written before the task is first seen by anybody else.
+    // `NAMED`, `BACKGROUND` and `PINNED`, what is fixed at the spawn; and above them how far before this struct the
+    // allocation begins, in units of four bytes. Written before the task is first seen by anybody else.
     traits: Cell<u8>,
-    // The task changed places with another when it was polled last. Belongs to whoever polls or queues it.
-    swapped: Cell<bool>,
+    // Where the task is. Written by whoever spawns, polls or queues it, of whom there is one at a time; read by dumps.
+    mark: AtomicU16,
     // Whether the registry has this task. Belongs to whoever spawns, polls or drops it, of whom there is one at a time.
     registered: Cell<bool>,
     // The number of the registry's shard, for the same; for a pinned task that of its worker.
@@ -109,6 +109,9 @@ pub(crate) struct Meta {
 const NAMED: u8 = 1;
 const BACKGROUND: u8 = 2;
 const PINNED: u8 = 4;
+/// The rest of the byte is the offset of the waker.
+const OFFSET_SHIFT: u32 = 3;
+const OFFSET_UNIT: usize = 4;
 
 const _: () = assert!(size_of::<Meta>() <= 7 * size_of::<u64>());
 
@@ -161,9 +164,8 @@ impl Meta {
             origin,
             links: Links::new(),
             waker: Cell::new(None),
-            waker_offset: Cell::new(0),
             traits: Cell::new(named | class),
-            swapped: Cell::new(false),
+            mark: AtomicU16::new(Mark::RUNNING.bits()),
             registered: Cell::new(false),
             shard: Cell::new(0),
             ended: AtomicBool::new(false),
@@ -213,19 +215,30 @@ impl Meta {
         usize::from(self.shard.get())
     }
 
-    /// Whether the task changed places with another when it was polled last. Forgets it.
+    /// Where the task was a moment ago.
+    pub(crate) fn mark(&self) -> Mark {
+        // Ordering: relaxed, here and below. Who polls or queues the task has it from the one before, by a queue; a dump
+        // is content with what was.
+        Mark::from_bits(self.mark.load(Relaxed))
+    }
+
+    /// Says where the task is. For whoever queues it, before it is queued.
     #[inline]
-    pub(crate) fn take_swapped(&self) -> bool {
-        let swapped = self.swapped.get();
-        if swapped {
-            self.swapped.set(false);
-        }
-        swapped
+    pub(crate) fn set_mark(&self, mark: Mark) {
+        self.mark.store(mark.bits(), Relaxed);
+    }
+
+    /// The task is about to be polled. Where it was.
+    #[inline]
+    pub(crate) fn take_mark(&self) -> Mark {
+        let mark = self.mark();
+        self.set_mark(Mark::RUNNING);
+        mark
     }
 
     /// The task changes places with another. For whoever queues it, before it is queued.
     pub(crate) fn set_swapped(&self) {
-        self.swapped.set(true);
+        self.set_mark(self.mark().with_swap());
     }
 
     /// Remembers the waker's parts. Before the task is pushed anywhere.
@@ -233,8 +246,9 @@ impl Meta {
     pub(crate) fn remember_waker(&self, waker: Waker) {
         // async-task's waker points to the start of the allocation, which this struct is a little way into.
         let offset = ptr::from_ref(self).addr().wrapping_sub(waker.data().expose_provenance());
-        debug_assert!(offset < 256, "the header of a task is small");
-        self.waker_offset.set(offset as u8);
+        debug_assert!(offset < OFFSET_UNIT << (u8::BITS - OFFSET_SHIFT), "the header of a task is small");
+        debug_assert!(offset.is_multiple_of(OFFSET_UNIT), "metadata is aligned");
+        self.traits.set(self.traits.get() | ((offset / OFFSET_UNIT) as u8) << OFFSET_SHIFT);
         self.waker.set(Some(waker.vtable()));
     }
 
@@ -248,6 +262,16 @@ impl Meta {
         unsafe { Arc::increment_strong_count(self.shared) };
         // SAFETY: the count just added is ours.
         unsafe { Arc::from_raw(self.shared) }
+    }
+
+    /// A poll has returned, and the task waits. For whoever polls it.
+    #[inline]
+    pub(crate) fn begin_wait(&self) {
+        self.register();
+        // SAFETY: the runtime is alive: the worker that polls holds it.
+        let shared = unsafe { &*self.shared };
+        // Ordering: relaxed, see `mark`.
+        self.mark.store(shared.meter.seconds(), Relaxed);
     }
 
     /// Enters the task into the registry of its runtime, if it is not there. For whoever spawns or polls it.
@@ -281,7 +305,8 @@ impl Meta {
     #[inline]
     fn borrow_waker(&self) -> ManuallyDrop<Waker> {
         let vtable = self.waker.get().expect("the waker is remembered at spawn");
-        let data = ptr::from_ref(self).addr().wrapping_sub(usize::from(self.waker_offset.get()));
+        let offset = usize::from(self.traits.get() >> OFFSET_SHIFT) * OFFSET_UNIT;
+        let data = ptr::from_ref(self).addr().wrapping_sub(offset);
         let data = ptr::with_exposed_provenance(data);
         // SAFETY: the parts are those of a waker of this task, and `self` lies in the task's allocation, so whoever
         // has `&self` keeps it alive. Never dropped, it takes no reference away.

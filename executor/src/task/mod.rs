@@ -12,6 +12,7 @@ mod future;
 mod id;
 mod join;
 mod join_set;
+mod mark;
 mod meta;
 
 pub use abort::AbortHandle;
@@ -29,6 +30,7 @@ pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
 pub(crate) use contain::{Payload, contain, drop_contained};
 pub(crate) use future::{allocate, allocate_with, refuse};
+pub(crate) use mark::{Mark, Place};
 pub(crate) use meta::{InPlace, Meta, Runnable};
 
 use std::fmt;

@@ -25,7 +25,10 @@ pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
         }
     });
     match stop {
-        Stop::Closed => shared.gate.core_ended(core),
+        Stop::Closed => {
+            worker.tally().rest(shared.now());
+            shared.gate.core_ended(core);
+        }
         Stop::Lost(loan) => {
             worker.poll_ended_away(loan);
             shared.crew.forget_away(core, loan);

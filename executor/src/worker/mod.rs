@@ -13,9 +13,10 @@ mod tasks;
 pub(crate) use away::stand_in;
 
 use crate::blocking::Loan;
+use crate::metrics::{Sampler, Tally};
 use crate::runtime::{PanicPolicy, Post, Shared, context};
 use crate::sched::{Announce, INJECTOR_TICK, Local, Way, Yielded};
-use crate::task::{Class, Id, Meta, Runnable};
+use crate::task::{Class, Id, Mark, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::OPERATIONS;
 use std::any::Any;
@@ -85,6 +86,8 @@ pub(crate) struct Worker {
     left_asked: Cell<u32>,
     // Whether somebody was sent for the core.
     offered: Cell<bool>,
+    // Which of the tasks that become runnable here are timed.
+    sampler: Sampler,
     // Whether the code that runs may lend the core: a task's, and not a waker's or a destructor's that the worker itself
     // calls while it has the core in its hands.
     may_lend: Cell<bool>,
@@ -118,7 +121,10 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     worker.shared.hooks.thread_stopping();
     drop(inside);
     match away {
-        None => worker.shared.gate.core_ended(index),
+        None => {
+            worker.tally().rest(worker.shared.now());
+            worker.shared.gate.core_ended(index);
+        }
         Some(loan) => worker.shared.crew.forget_away(index, loan),
     }
 }
@@ -148,9 +154,11 @@ pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
 fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
     // SAFETY: the runtime is alive, as argued at `schedule`.
     let shared = unsafe { runnable.metadata().runtime() };
+    shared.meter.queued_from_outside(runnable.metadata(), || shared.now());
     let gives_way = |away: &Worker| away.belongs_to(&shared) && away.left_asked.get() > 0;
     if info.woken_while_running && context::with_away(|away| away.is_some_and(gives_way)) {
         // It was at a yield point when its poll ended, on a thread that has lost its core.
+        shared.meter.yield_point_outside(true);
         shared.push_yielded(Yielded::Task(runnable));
     } else {
         shared.inject(runnable);
@@ -189,6 +197,7 @@ impl Worker {
             left_tick: Cell::new(0),
             left_asked: Cell::new(0),
             offered: Cell::new(false),
+            sampler: Sampler::new(index as u32),
             may_lend: Cell::new(false),
         }
     }
@@ -252,6 +261,12 @@ impl Worker {
         &self.shared.posts[self.index()]
     }
 
+    /// What this core counts. To be touched only while this thread holds it.
+    #[inline]
+    pub(crate) fn tally(&self) -> &Tally {
+        self.shared.meter.core(self.index)
+    }
+
     /// Takes a new task from the task that runs on this worker, or from a destructor or hook that does.
     pub(crate) fn submit(&self, runnable: Runnable) {
         if self.shared.admits(&runnable) {
@@ -264,6 +279,10 @@ impl Worker {
     #[inline]
     fn schedule(&self, runnable: Runnable, woken_while_running: bool) {
         let scheduler = &self.shared.scheduler;
+        runnable.metadata().set_mark(Mark::QUEUED);
+        if self.sampler.is_due() {
+            self.time(runnable.metadata());
+        }
         if woken_while_running {
             // Only the task that ran here last comes this way, right after its poll.
             self.schedule_again(runnable);
@@ -272,7 +291,10 @@ impl Worker {
         } else {
             let foreground = !runnable.metadata().is_background();
             if scheduler.push_woken(self.core(), runnable) == Announce::Owed {
-                self.shared.unpark(scheduler.announce());
+                match scheduler.announce() {
+                    None if scheduler.idle.counts().searching() > 0 => Tally::count(&self.tally().wake_ups_avoided),
+                    worker => self.shared.unpark(worker),
+                }
             }
             if foreground {
                 self.mind_the_slot();
@@ -284,10 +306,18 @@ impl Worker {
         }
     }
 
+    /// A task that becomes runnable here is to be timed.
+    #[cold]
+    #[inline(never)]
+    fn time(&self, meta: &Meta) {
+        meta.set_mark(self.shared.meter.time(&self.sampler, self.index, self.shared.now()));
+    }
+
     /// A pinned task goes to the back of its inbox: also if it gives way, but then after everything else.
     pub(crate) fn pinned_again(&self, runnable: Runnable) {
         let gives_way = self.core().manners().asked().is_some();
         if gives_way {
+            Tally::count(&self.tally().yields_taken);
             runnable.metadata().set_swapped();
         }
         self.shared.scheduler.pinned_again(self.core(), runnable, gives_way);
@@ -312,13 +342,20 @@ impl Worker {
     fn schedule_again(&self, runnable: Runnable) {
         let scheduler = &self.shared.scheduler;
         let way = match self.core().manners().asked() {
-            Some(way) => way,
+            Some(way) => {
+                Tally::count(&self.tally().yields_taken);
+                way
+            }
             None if runnable.metadata().is_background() && scheduler.idle.nobody_idle() => Way::Park,
             None => return scheduler.push_yielded(self.core(), runnable),
         };
-        if way == Way::Swap {
-            runnable.metadata().set_swapped();
-        }
-        scheduler.give_way(self.core(), runnable, way, || self.shared.now());
+        let since = match way {
+            Way::Swap => {
+                runnable.metadata().set_swapped();
+                0
+            }
+            Way::Park => self.shared.meter.gives_way(runnable.metadata()),
+        };
+        scheduler.give_way(self.core(), runnable, way, since, || self.shared.now());
     }
 }

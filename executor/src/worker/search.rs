@@ -141,9 +141,25 @@ impl Worker {
         self.wake_ready(ready);
     }
 
+    /// As [`Self::wait_in_place`], timed.
+    fn wait(&self, ready: &mut Vec<Waker>) -> bool {
+        self.tally().rest(self.shared.now());
+        let left = self.wait_in_place(ready);
+        let now = self.shared.now();
+        self.tally().rested(now);
+        self.look_at_time(now);
+        left
+    }
+
+    /// A good moment to tell what time it is: much may have passed.
+    pub(super) fn look_at_time(&self, now: u64) {
+        self.sampler.slow_down(now);
+        self.shared.meter.tell_time(now);
+    }
+
     /// Waits to be woken: in the reactor, or if somebody has the turn there, in the worker's own place. True if the
     /// reactor found something, and the worker has left the idle set by itself.
-    fn wait(&self, ready: &mut Vec<Waker>) -> bool {
+    fn wait_in_place(&self, ready: &mut Vec<Waker>) -> bool {
         let (parker, reactor) = (&self.post().parker, &self.shared.reactor);
         // It was filled while nobody was idle, and so nobody minds it.
         if self.shared.slot_waits() {

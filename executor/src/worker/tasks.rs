@@ -1,9 +1,10 @@
 //! The loop of a worker: what it runs next, and how.
 
 use super::{Hold, Stop, Worker, spin};
+use crate::metrics::Waited;
 use crate::runtime::Phase;
-use crate::sched::{Source, Yielded};
-use crate::task::Runnable;
+use crate::sched::{Entry, Source, Yielded};
+use crate::task::{Class, Mark, Meta, Runnable};
 use giveway_budget::{OPERATIONS, with_budget};
 
 /// How long a worker that has run out of work waits before it goes back to the injector, if its last visit brought
@@ -12,17 +13,6 @@ use giveway_budget::{OPERATIONS, with_budget};
 /// A worker that is faster than the thread which feeds it would otherwise come for every single task, and each time
 /// take from that thread the lines that it is about to write. Not when it was just woken: then somebody waits.
 const GATHER_SPINS: usize = 64;
-
-/// The task that was taken from the yield queue. A thread is woken instead.
-fn task_of(yielded: Yielded<Runnable>) -> Option<Runnable> {
-    match yielded {
-        Yielded::Task(task) => Some(task),
-        Yielded::Thread(waker) => {
-            waker.wake();
-            None
-        }
-    }
-}
 
 impl Worker {
     pub(super) fn run_tasks(&self) -> Stop {
@@ -70,15 +60,39 @@ impl Worker {
 
     #[inline]
     fn poll(&self, task: Runnable, source: Source) {
-        let scheduler = &self.shared.scheduler;
-        self.shared.unpark(scheduler.before_poll(self.core()));
-        let meta = task.metadata();
-        scheduler.begin_poll(self.core(), source, meta.is_background(), meta.take_swapped());
+        self.shared.unpark(self.shared.scheduler.before_poll(self.core()));
+        match task.metadata().take_mark() {
+            Mark::QUEUED => self.poll_now(task, source, false),
+            mark => self.poll_marked(task, source, mark),
+        }
+    }
+
+    /// Polls a task that is timed, or has given way. Apart from the others, so that they do not pay for it.
+    #[inline(never)]
+    fn poll_marked(&self, task: Runnable, source: Source, mark: Mark) {
+        let began = mark.number().map(|number| self.begin_timed(task.metadata(), mark, number, source));
+        self.poll_now(task, source, mark.is_swapped());
+        if let Some(began) = began
+            && self.hold.get() == Hold::Core
+        {
+            self.tally().polled(self.shared.now().saturating_sub(began));
+        }
+    }
+
+    /// `swapped`: the task changed places with another when it was polled last.
+    #[inline(always)]
+    fn poll_now(&self, task: Runnable, source: Source, swapped: bool) {
+        let (scheduler, post, meta) = (&self.shared.scheduler, self.post(), task.metadata());
+        scheduler.begin_poll(self.core(), source, meta.is_background(), swapped);
         self.core().manners().set_pinned(meta.is_pinned());
-        self.post().begin(meta);
+        post.begin(meta);
+        post.count_poll();
         let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
-            Source::Slot => self.budget_left.get(),
+            Source::Slot => {
+                post.count_hand_off();
+                self.budget_left.get()
+            }
             _ if rationed => self.ration.get(),
             Source::Queue | Source::Yielded | Source::Overdue => OPERATIONS,
         };
@@ -99,14 +113,33 @@ impl Worker {
         if rationed && left == Some(0) {
             self.adapt_ration();
         }
-        self.post().end();
-        if self.post().is_watched(self.core().tick()) {
-            self.post().tell_end(self.shared.now());
+        post.end();
+        if post.is_watched(self.core().tick()) {
+            self.end_watched();
         }
         if scheduler.has_returned(self.index()) {
             // It took long, so the count of polls says nothing.
             self.polls_to_look.set(1);
         }
+    }
+
+    /// A task that is timed is about to be polled: when that is.
+    fn begin_timed(&self, meta: &Meta, mark: Mark, number: u16, source: Source) -> u64 {
+        let (since, now) = (self.shared.meter.stamps.take(number), self.shared.now());
+        let class = if meta.is_background() { Class::Background } else { Class::Foreground };
+        let gave_way = mark.is_swapped() || matches!(source, Source::Yielded | Source::Overdue);
+        let why = if gave_way { Waited::GaveWay } else { Waited::Turn };
+        self.tally().waited(class, why, now.saturating_sub(since));
+        self.shared.meter.tell_time(now);
+        now
+    }
+
+    /// A poll has ended that went on for long.
+    #[cold]
+    fn end_watched(&self) {
+        let now = self.shared.now();
+        self.post().tell_end(now);
+        self.look_at_time(now);
     }
 
     /// A task of the background has used up its ration. It may have no yield points, so nobody has looked at the reactor
@@ -153,7 +186,7 @@ impl Worker {
             if was_last {
                 self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.anything_queued()));
             }
-            if let Some(task) = task_of(yielded) {
+            if let Some(task) = self.task_of(yielded) {
                 return Some((task, Source::Yielded));
             }
         }
@@ -164,6 +197,23 @@ impl Worker {
     #[inline]
     fn overdue(&self) -> Option<(Runnable, Source)> {
         let overdue = self.shared.scheduler.take_overdue(self.core(), || self.shared.now())?;
-        task_of(overdue).map(|task| (task, Source::Overdue))
+        self.task_of(overdue).map(|task| (task, Source::Overdue))
+    }
+
+    /// The task that was taken from the yield queue. A thread is woken instead.
+    fn task_of(&self, Entry { yielded, since }: Entry<Runnable>) -> Option<Runnable> {
+        match yielded {
+            Yielded::Task(task) => {
+                self.shared.meter.resumes(task.metadata(), self.index(), since);
+                Some(task)
+            }
+            Yielded::Thread(waker) => {
+                if since != 0 {
+                    self.tally().thread_waited(self.shared.now().saturating_sub(since));
+                }
+                waker.wake();
+                None
+            }
+        }
     }
 }

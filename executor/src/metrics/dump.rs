@@ -1,0 +1,274 @@
+//! What the tasks of a runtime are doing.
+//!
+//! Put together from what is known anyway: the registry (tasks that have waited, or have a name), what each worker says
+//! that it polls, the queues that can be looked into, and what the blocking threads do. Only the queues of the workers
+//! themselves cannot be looked into, so a task in there that has never waited is only counted.
+
+use crate::blocking::Work;
+use crate::registry::Visit;
+use crate::runtime::Shared;
+use crate::sched::Yielded;
+use crate::task::{Class, Id, Mark, Meta, Place};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::panic::Location;
+use std::time::Duration;
+
+/// So many tasks of each global queue are looked at: its lock is wanted by others.
+const MOST: usize = 1_000;
+
+/// What the tasks of a runtime are doing: from [`Handle::dump`](crate::Handle::dump).
+///
+/// It lists what has waited for something at least once, or has a name, or is running, or is among the first thousand in a
+/// global queue, and [blocking jobs](crate::spawn_blocking). Not the future of [`block_on`](crate::block_on), which is no
+/// task; nor a task without a name in the queue of a worker that has never waited: those are
+/// [counted](Self::unlisted).
+///
+/// # Not guaranteed
+///
+/// That it is of one moment: a task that runs while the dump is made may be shown where it was before, or not at all.
+///
+/// # Examples
+///
+/// ```
+/// let runtime = giveway::Runtime::new()?;
+/// runtime.block_on(async {
+///     let dump = giveway::spawn(async { giveway::Handle::current().dump() }).await.unwrap();
+///     assert_eq!(dump.tasks().len(), 1, "the task that asked");
+///     println!("{dump}");
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a dump is to be looked at"]
+pub struct Dump {
+    tasks: Vec<TaskDump>,
+    unlisted: usize,
+}
+
+/// A task or a blocking job: a part of a [`Dump`].
+///
+/// # Examples
+///
+/// ```
+/// use giveway::metrics::TaskState;
+///
+/// let runtime = giveway::Runtime::new()?;
+/// let task = runtime.spawn(async { giveway::Handle::current().dump() });
+/// let dump = runtime.block_on(task).unwrap();
+/// let asked = &dump.tasks()[0];
+/// assert!(matches!(asked.state, TaskState::Running { worker: Some(_) }));
+/// assert!(asked.spawned_at.file().ends_with(".rs"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TaskDump {
+    /// Its number.
+    pub id: Id,
+    /// Its name, if it was given one.
+    pub name: Option<String>,
+    /// Its class.
+    pub class: Class,
+    /// What it is doing.
+    pub state: TaskState,
+    /// Where it was spawned.
+    pub spawned_at: &'static Location<'static>,
+    /// For how long it has been in that state, where that is known. It is of a task that [waits](TaskState::Waiting): to the
+    /// second or so, and after nine hours and three quarters it begins anew. Of one that is queued or has given way only if it
+    /// is one of those that are timed. Of one that runs, and of jobs, never.
+    pub waits: Option<Duration>,
+}
+
+/// What a task is doing: see [`TaskDump`].
+///
+/// # Examples
+///
+/// ```
+/// use giveway::metrics::TaskState;
+///
+/// assert_eq!(TaskState::Running { worker: Some(1) }.to_string(), "on worker 1");
+/// assert_eq!(TaskState::GaveWay.to_string(), "given way");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TaskState {
+    /// It is being polled.
+    Running {
+        /// The worker. None if it has lost its worker's place, in [`block_in_place`](crate::block_in_place), or is on
+        /// its way from a queue to a worker.
+        worker: Option<usize>,
+    },
+    /// A blocking job that is being run.
+    RunningJob,
+    /// A blocking job that waits for a thread.
+    QueuedJob,
+    /// It is runnable, and waits for a worker.
+    Queued,
+    /// It is runnable, and waits until nothing else is: it has given way, or is of the background.
+    GaveWay,
+    /// It waits to be woken.
+    Waiting,
+}
+
+impl Dump {
+    /// The tasks: those that run first, by worker, then blocking jobs, those that are queued, and those that wait, the longest
+    /// first.
+    pub fn tasks(&self) -> &[TaskDump] {
+        &self.tasks
+    }
+
+    /// How many more there are, about: in the queues of workers, never polled and without a name, or far back in a global
+    /// queue.
+    pub fn unlisted(&self) -> usize {
+        self.unlisted
+    }
+}
+
+impl TaskState {
+    /// By what a dump is sorted.
+    fn rank(self) -> (u8, usize) {
+        match self {
+            Self::Running { worker } => (0, worker.unwrap_or(usize::MAX)),
+            Self::RunningJob => (1, 0),
+            Self::QueuedJob => (2, 0),
+            Self::Queued => (3, 0),
+            Self::GaveWay => (4, 0),
+            Self::Waiting => (5, 0),
+        }
+    }
+}
+
+impl TaskDump {
+    fn of(meta: &Meta, shared: &Shared, now: u64) -> Self {
+        let since = |since: u64| (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
+        let (state, waits) = match meta.mark().place() {
+            Place::Running => (TaskState::Running { worker: None }, None),
+            Place::Queued(number) => {
+                (TaskState::Queued, number.and_then(|number| since(shared.meter.stamps.look(number))))
+            }
+            Place::Yielded => (TaskState::GaveWay, None),
+            Place::Waiting(tick) => (TaskState::Waiting, Some(Mark::waited(tick, now))),
+        };
+        let class = if meta.is_background() { Class::Background } else { Class::Foreground };
+        Self { id: meta.id, name: meta.name().map(str::to_owned), class, state, spawned_at: meta.location(), waits }
+    }
+
+    fn of_work(work: Work, class: Class, state: TaskState) -> Self {
+        Self { id: work.id, name: work.name, class, state, spawned_at: work.spawned_at, waits: None }
+    }
+}
+
+impl Shared {
+    pub(crate) fn dump(&self) -> Dump {
+        if self.birth.is_elsewhere() {
+            // In the child of a fork nothing runs, and somebody who does not exist may hold any lock.
+            return Dump { tasks: Vec::new(), unlisted: 0 };
+        }
+        let now = self.meter.now(self.now());
+        let mut tasks = HashMap::new();
+        self.registry.for_each_patiently(|meta| match tasks.entry(meta.id) {
+            Entry::Occupied(_) => Visit::Again,
+            Entry::Vacant(place) => {
+                place.insert(TaskDump::of(meta, self, now));
+                Visit::First
+            }
+        });
+        let mut threads = 0;
+        let mut found = Vec::new();
+        self.scheduler.injector.look_at(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
+        for core in self.scheduler.cores() {
+            core.look_at_inbox(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
+        }
+        self.scheduler.yielded.look_at(MOST, |yielded, since| match yielded {
+            Yielded::Task(task) => {
+                let waits = (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
+                found.push(TaskDump { waits, ..TaskDump::of(task.metadata(), self, now) });
+            }
+            Yielded::Thread(_) => threads += 1,
+        });
+        tasks.extend(found.into_iter().map(|task| (task.id, task)));
+
+        for (worker, post) in self.posts.iter().enumerate() {
+            if let Some((id, class, spawned_at)) = post.running_class() {
+                let state = TaskState::Running { worker: Some(worker) };
+                let new = TaskDump { id, name: None, class, state, spawned_at, waits: None };
+                tasks.entry(id).and_modify(|task| (task.state, task.waits) = (state, None)).or_insert(new);
+            }
+        }
+        let mut unlisted = 0;
+        for crew in self.crews() {
+            let (going_on, queued, more) = crew.look_at(MOST);
+            unlisted += more;
+            for work in going_on {
+                // What has lost its worker is a task, and may be listed.
+                let away = TaskState::Running { worker: None };
+                let state = if work.worker.is_some() { away } else { TaskState::RunningJob };
+                let new = TaskDump::of_work(work, crew.class(), state);
+                tasks.entry(new.id).and_modify(|task| (task.state, task.waits) = (state, None)).or_insert(new);
+            }
+            let queued = queued.into_iter().map(|job| TaskDump::of_work(job, crew.class(), TaskState::QueuedJob));
+            tasks.extend(queued.map(|job| (job.id, job)));
+        }
+
+        let mut tasks: Vec<_> = tasks.into_values().collect();
+        tasks.sort_by_key(|task| (task.state.rank(), Reverse(task.waits), task.id));
+        let is_queued = |task: &&TaskDump| matches!(task.state, TaskState::Queued | TaskState::GaveWay);
+        let listed = tasks.iter().filter(is_queued).count() + threads;
+        unlisted += self.queued().saturating_sub(listed);
+        Dump { tasks, unlisted }
+    }
+
+    /// How many are queued, anywhere.
+    fn queued(&self) -> usize {
+        let (scheduler, slot) = (&self.scheduler, |full: bool| usize::from(full));
+        let cores = scheduler.cores().iter();
+        let local = cores.map(|core| core.deque_len() + core.inbox_len() + slot(!core.slot.is_empty_relaxed()));
+        scheduler.injector.len() + scheduler.yielded.len() + local.sum::<usize>()
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Running { worker: Some(worker) } => return f.pad(&format!("on worker {worker}")),
+            Self::Running { worker: None } => "running",
+            Self::RunningJob => "blocking job",
+            Self::QueuedJob => "queued job",
+            Self::Queued => "queued",
+            Self::GaveWay => "given way",
+            Self::Waiting => "waiting",
+        })
+    }
+}
+
+/// A row of the table.
+impl fmt::Display for TaskDump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waits = self.waits.map_or(String::from("-"), |waits| match waits.as_secs() {
+            0 if self.state == TaskState::Waiting => String::from("< 2 s"),
+            0 => format!("{waits:.0?}"),
+            seconds => format!("{seconds} s"),
+        });
+        let class = if self.class == Class::Background { "bg" } else { "fg" };
+        write!(f, "{:>8} {:<14} {waits:>9} {class} {}", self.id.get(), self.state, self.spawned_at)?;
+        // As a literal, so that a name cannot spoil the table.
+        self.name.iter().try_for_each(|name| write!(f, " {name:?}"))
+    }
+}
+
+/// A table, for people: a task a line.
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} task{}", self.tasks.len(), if self.tasks.len() == 1 { "" } else { "s" })?;
+        if self.unlisted > 0 {
+            write!(f, ", and about {} more in queues", self.unlisted)?;
+        }
+        if !self.tasks.is_empty() {
+            write!(f, "\n{:>8} {:<14} {:>9}    spawned at", "id", "state", "for")?;
+        }
+        self.tasks.iter().try_for_each(|task| write!(f, "\n{task}"))
+    }
+}

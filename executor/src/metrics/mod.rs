@@ -1,0 +1,46 @@
+//! Looking inside: what a runtime has counted and timed, and what its tasks are doing.
+//!
+//! [`Handle::metrics`](crate::Handle::metrics) gives the [`Metrics`] since the runtime was started; two of them can be
+//! [subtracted](Metrics::since). [`Handle::dump`](crate::Handle::dump) lists the tasks of the moment.
+//!
+//! # What it costs
+//!
+//! Counters and histograms are each core's own, eight kilobytes of them. One task in eight is timed, on average; one in up to 1,024 if they become
+//! runnable so fast that a core would time one more often than every 50 µs: the clock is what costs. So a figure that
+//! is timed says how many samples it has, and they are spread over time more evenly than over tasks. What is counted is
+//! exact.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! let runtime = giveway::Runtime::new()?;
+//! let mut last = runtime.metrics();
+//! # let mut rounds = 2;
+//! # let mut some_time = move || { rounds -= 1; rounds > 0 };
+//! while some_time() {
+//!     let now = runtime.metrics();
+//!     let lately = now.since(&last);
+//!     if lately.foreground_latency.p99() > Duration::from_millis(5) {
+//!         eprintln!("tasks wait for a worker:\n{lately}");
+//!     }
+//!     last = now;
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod dump;
+mod histogram;
+mod meter;
+mod sample;
+mod snapshot;
+
+pub use dump::{Dump, TaskDump, TaskState};
+pub use histogram::Histogram;
+pub use snapshot::{Metrics, WorkerMetrics};
+
+#[allow(unused_imports, reason = "for the controller of the elastic pacer")]
+pub(crate) use histogram::{BUCKETS, Counts, quantile, upper_bound};
+pub(crate) use meter::{Meter, Tally, Waited};
+pub(crate) use sample::{NUMBER_BITS, Sampler};

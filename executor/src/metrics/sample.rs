@@ -1,0 +1,193 @@
+//! Which tasks are timed, and where their times are kept.
+//!
+//! A look at the clock takes some 30 ns, so one task in eight is timed, and fewer if they come so fast that samples would be
+//! less than 50 µs apart: then one in up to 1,024. At random distances, because loads repeat themselves.
+//!
+//! A task that is to be timed is given an entry in a table, whose number goes with it (`task::Mark`): metadata has no room
+//! for a time. Whoever polls the task takes the time out. A queued task that is dropped instead keeps its entry: that
+//! happens only when the runtime closes, and then nobody wants one any more.
+
+use crossbeam_utils::CachePadded;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One in so many is timed, on average, if they come slowly.
+const OFTEN: u32 = 8;
+
+/// One in so many is timed at least.
+const SELDOM: u32 = 1_024;
+
+/// Samples should be so many nanoseconds apart.
+const APART: u64 = 50_000;
+
+/// After so many nanoseconds without a sample it is time for one.
+const OVERDUE: u64 = 1_000_000;
+
+/// Says which tasks are timed. Belongs to one thread.
+pub(crate) struct Sampler {
+    // How many are left until the next. Never zero between two calls.
+    left: Cell<u32>,
+    every: Cell<u32>,
+    // When the last one was.
+    last: Cell<u64>,
+    random: Cell<u32>,
+}
+
+impl Sampler {
+    /// The first is timed.
+    pub(crate) const fn new(seed: u32) -> Self {
+        let random = Cell::new(seed.wrapping_mul(0x9e37_79b9) | 1);
+        Self { left: Cell::new(1), every: Cell::new(OFTEN), last: Cell::new(0), random }
+    }
+
+    /// Whether the next one is to be timed. Then the caller tells when, with [`Self::timed`].
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        let left = self.left.get() - 1;
+        self.left.set(left);
+        left == 0
+    }
+
+    /// One is timed now.
+    pub(crate) fn timed(&self, now: u64) {
+        let gap = now.saturating_sub(self.last.replace(now));
+        let every = self.every.get();
+        let every = if gap < APART {
+            (every * 2).min(SELDOM)
+        } else if gap > 4 * APART {
+            // At once: a load that was fast and has become slow is not to wait for a thousand slow ones each time.
+            (u64::from(every) * 2 * APART / gap).max(OFTEN.into()) as u32
+        } else {
+            every
+        };
+        self.every.set(every);
+        self.left.set((every / 2 + self.random_below(every + 1)).max(1));
+    }
+
+    /// What came fast may come slowly now: lets the next sample not be far.
+    pub(crate) fn slow_down(&self, now: u64) {
+        if now.saturating_sub(self.last.get()) > OVERDUE {
+            self.every.set(OFTEN);
+            self.left.set(self.left.get().min(OFTEN));
+        }
+    }
+
+    /// A random number: which entry to try first.
+    pub(crate) fn random_below(&self, n: u32) -> u32 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.random.set(x);
+        x % n
+    }
+}
+
+/// How many entries stand together: a cache line or two.
+const GROUP: usize = 16;
+
+/// The number of an entry, from 1, has so many bits.
+pub(crate) const NUMBER_BITS: u32 = 14;
+
+const MOST_GROUPS: usize = ((1 << NUMBER_BITS) - 2) / GROUP;
+
+/// Since when the tasks that are timed have been runnable: a group of entries a core, and one for threads that have none.
+pub(crate) struct Stamps {
+    // Zero if free. Whoever makes it another number gives the entry to a task; whoever polls the task frees it.
+    groups: Box<[CachePadded<[AtomicU64; GROUP]>]>,
+}
+
+impl Stamps {
+    pub(crate) fn new(cores: usize) -> Self {
+        let groups = (cores + 1).min(MOST_GROUPS);
+        Self { groups: (0..groups).map(|_| CachePadded::new([const { AtomicU64::new(0) }; GROUP])).collect() }
+    }
+
+    /// Keeps a time. None if there is no room.
+    pub(crate) fn keep(&self, group: usize, first: u32, time: u64) -> Option<u16> {
+        let group = group % self.groups.len();
+        let entry = (0..GROUP).map(|i| (first as usize + i) % GROUP).find(|&entry| {
+            // Ordering: relaxed. The number of the entry goes to its taker with the task, and the queue orders that; and who
+            // frees an entry does nothing with it after.
+            self.groups[group][entry].compare_exchange(0, time.max(1), Relaxed, Relaxed).is_ok()
+        })?;
+        u16::try_from(group * GROUP + entry + 1).ok()
+    }
+
+    /// Takes a time out.
+    pub(crate) fn take(&self, number: u16) -> u64 {
+        self.entry(number).map_or(0, |entry| entry.swap(0, Relaxed))
+    }
+
+    /// Looks at a time. It may be another task's by now.
+    pub(crate) fn look(&self, number: u16) -> u64 {
+        self.entry(number).map_or(0, |entry| entry.load(Relaxed))
+    }
+
+    fn entry(&self, number: u16) -> Option<&AtomicU64> {
+        let place = usize::from(number).checked_sub(1)?;
+        self.groups.get(place / GROUP)?.get(place % GROUP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of `n` are timed, if they are so many nanoseconds apart.
+    fn timed(sampler: &Sampler, clock: &mut u64, n: u32, apart: u64) -> u32 {
+        let count = |_: &u32| {
+            *clock += apart;
+            let due = sampler.is_due();
+            if due {
+                sampler.timed(*clock);
+            }
+            due
+        };
+        (0..n).filter(count).count() as u32
+    }
+
+    #[test]
+    fn what_comes_slowly_is_timed_one_in_eight() {
+        let (sampler, mut clock) = (Sampler::new(1), 1_000_000_000);
+        let timed = timed(&sampler, &mut clock, 8_000, 30_000);
+        assert!((900..1_100).contains(&timed), "{timed} of 8,000");
+    }
+
+    #[test]
+    fn what_comes_fast_is_timed_seldom_and_often_again_when_it_slows_down() {
+        let (sampler, mut clock) = (Sampler::new(2), 1_000_000_000);
+        let fast = timed(&sampler, &mut clock, 1_000_000, 50);
+        assert!((900..1_200).contains(&fast), "{fast} of 1,000,000: one in 1,024");
+        let slow = timed(&sampler, &mut clock, 16_000, 1_000_000);
+        assert!((1_600..2_200).contains(&slow), "{slow} of 16,000: one in eight, once it has noticed");
+        timed(&sampler, &mut clock, 1_000_000, 50);
+        clock += OVERDUE + 1;
+        sampler.slow_down(clock);
+        assert!(timed(&sampler, &mut clock, OFTEN, 1_000_000) > 0, "a thread that has slept notices at once");
+    }
+
+    #[test]
+    fn an_entry_is_kept_for_one_task_until_it_is_taken() {
+        let stamps = Stamps::new(1);
+        let numbers: Vec<u16> = (0..16).map(|i| stamps.keep(0, 5, 100 + i).unwrap()).collect();
+        assert_eq!(stamps.keep(0, 3, 1), None, "the core's entries are all taken");
+        assert!(stamps.keep(1, 3, 1).is_some(), "not those of threads without a core");
+        assert_eq!(
+            numbers.iter().map(|&number| stamps.take(number)).collect::<Vec<_>>(),
+            (100..116).collect::<Vec<_>>()
+        );
+        assert_eq!((stamps.take(numbers[0]), stamps.take(0), stamps.take(u16::MAX)), (0, 0, 0));
+        assert!(stamps.keep(0, 3, 0).is_some_and(|number| stamps.look(number) == 1), "no time is zero");
+    }
+
+    #[test]
+    fn numbers_fit_however_many_cores_there_are() {
+        let stamps = Stamps::new(crate::MAX_WORKERS);
+        for core in [0, 1_000, crate::MAX_WORKERS] {
+            let number = stamps.keep(core, 15, 7).unwrap();
+            assert!(number < (1 << NUMBER_BITS) - 1);
+            assert_eq!(stamps.take(number), 7);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The figures of one moment.
+
+use super::Histogram;
+use crate::task::Class;
+use std::fmt;
+use std::time::Duration;
+
+/// What a runtime has counted and timed since it was started, or between [two moments](Self::since). From
+/// [`Handle::metrics`](crate::Handle::metrics).
+///
+/// What is called a depth is of the moment; everything else is cumulative. `docs/looking_inside.md` in the repository says
+/// what to do about a figure that is high.
+///
+/// # Not guaranteed
+///
+/// That all figures are of the same moment: nobody is stopped for them.
+///
+/// # Examples
+///
+/// ```
+/// let runtime = giveway::Builder::new().workers(2).build()?;
+/// runtime.block_on(async {
+///     for _ in 0..100 {
+///         giveway::spawn(async {}).await.unwrap();
+///     }
+/// });
+/// let metrics = runtime.metrics();
+/// assert_eq!(metrics.polls(), 100);
+/// assert_eq!(metrics.workers.len(), 2);
+/// assert!(metrics.foreground_latency.count() > 0, "some of them were timed");
+/// assert_eq!(metrics.background_latency.count(), 0);
+/// println!("{metrics}");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// How long the runtime has been there, up to its end.
+    pub uptime: Duration,
+    /// From when a foreground task became runnable to when its poll began. Not of those that have given way, as they wait
+    /// of their own will.
+    pub foreground_latency: Histogram,
+    /// The same for background tasks: they wait as long as the foreground keeps every worker busy.
+    pub background_latency: Histogram,
+    /// How long polls took. Not of a poll that has lost its worker's place in [`block_in_place`](crate::block_in_place).
+    pub poll_time: Histogram,
+    /// How long those waited that gave way: tasks and threads in the yield queue, and tasks that changed places with another.
+    pub yield_wait: Histogram,
+    /// How often a task, or a thread in [`block_on`](crate::block_on), has given way at a yield point.
+    pub yields_taken: u64,
+    /// How often a yield point asked, or [`should_yield`](crate::should_yield) did, and was told to go on. Most never ask:
+    /// the part that is inlined into them sees that nothing is new, and counts nothing.
+    pub yields_declined: u64,
+    /// How often a worker was asked by others to give way: for work that became runnable, or for a poll that goes on for
+    /// too long.
+    pub interrupts: u64,
+    /// How often a worker queued work for others and had to wake nobody, because somebody was awake and looking for
+    /// some: context switches avoided. The others are [`wake_ups`](Self::wake_ups). See also
+    /// [`hand_offs`](Self::hand_offs).
+    pub wake_ups_avoided: u64,
+    /// Depth of the global queue: what was made runnable outside of the workers, or was too much for one of them.
+    pub injector: usize,
+    /// Depth of the yield queue: what has given way, and background tasks for which there is no worker.
+    pub yield_queue: usize,
+    /// [Blocking jobs](crate::spawn_blocking) that wait for a thread, of both classes.
+    pub blocking_queued: usize,
+    /// Blocking jobs that are being run.
+    pub blocking_running: usize,
+    /// Threads for blocking jobs, busy or not, and those that stand in for workers.
+    pub blocking_threads: usize,
+    /// Tasks that have not ended, and have waited for something at least once or have a name. A task that was never pending
+    /// is not counted: nobody has to know of it. Nor are blocking jobs.
+    pub tasks: usize,
+    /// The workers, by their numbers.
+    pub workers: Vec<WorkerMetrics>,
+}
+
+/// The figures of one worker: a part of [`Metrics`].
+///
+/// A worker is a place: if its thread blocks in a task, another takes over, and it counts as the same.
+///
+/// # Examples
+///
+/// ```
+/// let runtime = giveway::Builder::new().workers(2).build()?;
+/// let metrics = runtime.metrics();
+/// for worker in &metrics.workers {
+///     println!("{:?} of {:?}", worker.busy, metrics.uptime);
+///     assert!(worker.busy <= metrics.uptime);
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct WorkerMetrics {
+    /// Depth of its own queue.
+    pub deque: usize,
+    /// Whether its slot is full, the place of the task that is run next: one or zero.
+    pub slot: usize,
+    /// Depth of its queue of [pinned](crate::spawn_pinned) tasks.
+    pub inbox: usize,
+    /// For how long it was not parked: in polls, or looking for work, or waiting for a CPU of the machine.
+    pub busy: Duration,
+    /// How many polls it has made.
+    pub polls: u64,
+    /// How many of them were of a task that the task before had woken or spawned: no other worker had to be woken for it.
+    pub hand_offs: u64,
+    /// How often it has parked for lack of work.
+    pub parks: u64,
+    /// How often it was woken for work that somebody else had.
+    pub wake_ups: u64,
+    /// How often it has stolen from another.
+    pub steals: u64,
+    /// How many tasks it has got in that way.
+    pub stolen: u64,
+}
+
+impl Metrics {
+    /// The scheduling latency of a class.
+    pub fn scheduling_latency(&self, class: Class) -> &Histogram {
+        match class {
+            Class::Foreground => &self.foreground_latency,
+            Class::Background => &self.background_latency,
+        }
+    }
+
+    fn sum(&self, figure: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+        self.workers.iter().map(figure).sum()
+    }
+
+    /// The polls of all workers.
+    pub fn polls(&self) -> u64 {
+        self.sum(|worker| worker.polls)
+    }
+
+    /// The [hand-offs](WorkerMetrics::hand_offs) of all workers.
+    pub fn hand_offs(&self) -> u64 {
+        self.sum(|worker| worker.hand_offs)
+    }
+
+    /// How often any worker has parked.
+    pub fn parks(&self) -> u64 {
+        self.sum(|worker| worker.parks)
+    }
+
+    /// How often any worker was woken.
+    pub fn wake_ups(&self) -> u64 {
+        self.sum(|worker| worker.wake_ups)
+    }
+
+    /// How often any worker has stolen from another.
+    pub fn steals(&self) -> u64 {
+        self.sum(|worker| worker.steals)
+    }
+
+    /// How many tasks were stolen.
+    pub fn stolen(&self) -> u64 {
+        self.sum(|worker| worker.stolen)
+    }
+
+    /// What has come since `earlier`, of the same runtime. Depths are those of now.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Runtime::new()?;
+    /// let before = runtime.metrics();
+    /// runtime.block_on(async { giveway::spawn(async {}).await.unwrap() });
+    /// assert_eq!(runtime.metrics().since(&before).polls(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let workers = self.workers.iter().enumerate().map(|(i, now)| match earlier.workers.get(i) {
+            Some(before) => now.since(before),
+            None => now.clone(),
+        });
+        Self {
+            uptime: self.uptime.saturating_sub(earlier.uptime),
+            foreground_latency: self.foreground_latency.since(&earlier.foreground_latency),
+            background_latency: self.background_latency.since(&earlier.background_latency),
+            poll_time: self.poll_time.since(&earlier.poll_time),
+            yield_wait: self.yield_wait.since(&earlier.yield_wait),
+            yields_taken: self.yields_taken.saturating_sub(earlier.yields_taken),
+            yields_declined: self.yields_declined.saturating_sub(earlier.yields_declined),
+            interrupts: self.interrupts.saturating_sub(earlier.interrupts),
+            wake_ups_avoided: self.wake_ups_avoided.saturating_sub(earlier.wake_ups_avoided),
+            workers: workers.collect(),
+            ..*self
+        }
+    }
+}
+
+impl WorkerMetrics {
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            busy: self.busy.saturating_sub(earlier.busy),
+            polls: self.polls.saturating_sub(earlier.polls),
+            hand_offs: self.hand_offs.saturating_sub(earlier.hand_offs),
+            parks: self.parks.saturating_sub(earlier.parks),
+            wake_ups: self.wake_ups.saturating_sub(earlier.wake_ups),
+            steals: self.steals.saturating_sub(earlier.steals),
+            stolen: self.stolen.saturating_sub(earlier.stolen),
+            ..*self
+        }
+    }
+}
+
+/// A table, for people.
+impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} tasks known, {} polls in {:.3?}", self.tasks, self.polls(), self.uptime)?;
+        let timed = [
+            ("foreground latency", &self.foreground_latency),
+            ("background latency", &self.background_latency),
+            ("poll time", &self.poll_time),
+            ("yield wait", &self.yield_wait),
+        ];
+        for (name, histogram) in timed {
+            writeln!(f, "{name:<19} {histogram}")?;
+        }
+        let (steals, stolen, taken, declined) = (self.steals(), self.stolen(), self.yields_taken, self.yields_declined);
+        writeln!(f, "yields              {taken} taken, {declined} declined, {} interrupts", self.interrupts)?;
+        writeln!(f, "steals              {steals} of {stolen} tasks")?;
+        let (made, avoided) = (self.wake_ups(), self.wake_ups_avoided);
+        writeln!(f, "wake-ups            {made} made, {avoided} avoided, {} hand-offs", self.hand_offs())?;
+        writeln!(f, "global queues       injector {}, yield queue {}", self.injector, self.yield_queue)?;
+        let (queued, running, threads) = (self.blocking_queued, self.blocking_running, self.blocking_threads);
+        writeln!(f, "blocking jobs       {queued} queued, {running} running, {threads} threads")?;
+        write!(f, "{:>6} {:>6} {:>5} {:>6} {:>7}", "worker", "deque", "slot", "inbox", "busy")?;
+        write!(f, " {:>12} {:>10} {:>10} {:>10} {:>10}", "polls", "hand-offs", "parks", "wake-ups", "steals")?;
+        for (number, worker) in self.workers.iter().enumerate() {
+            let busy = 100.0 * worker.busy.as_secs_f64() / self.uptime.as_secs_f64().max(f64::MIN_POSITIVE);
+            let WorkerMetrics { deque, slot, inbox, polls, hand_offs, parks, wake_ups, steals, .. } = worker;
+            write!(f, "\n{number:>6} {deque:>6} {slot:>5} {inbox:>6} {busy:>6.1}%")?;
+            write!(f, " {polls:>12} {hand_offs:>10} {parks:>10} {wake_ups:>10} {steals:>10}")?;
+        }
+        Ok(())
+    }
+}
