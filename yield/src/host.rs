@@ -69,9 +69,12 @@
 //! assert_eq!(gave_way, 2);
 //! ```
 
+pub use crate::elastic::admission::{Admission, Machine};
+
 use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// An executor that can say whether work waits.
@@ -113,6 +116,26 @@ pub trait Host {
     ///
     /// See the [module's page](self).
     fn take_back(&self, ticket: Ticket) -> bool;
+
+    /// The running task is [paced](crate::elastic), and has looked at the clock. None if this host paces nobody, which is what
+    /// it does unless it says otherwise.
+    ///
+    /// From now on the host notes when a poll of this task begins, and calls [`paced_poll_begins`] then.
+    fn paced(&self) -> Option<Paced> {
+        None
+    }
+}
+
+/// What a host knows of a paced task that it runs.
+#[derive(Debug, Clone)]
+pub struct Paced {
+    /// Who admits paced work here: always the same.
+    pub admission: Arc<Admission>,
+    /// What the clock of its [`Machine`] says.
+    pub now: u64,
+    /// For how many nanoseconds this poll has gone on, since it began or since the last time this was asked. Zero if it is not
+    /// known when it began.
+    pub spent: u64,
 }
 
 /// The words that tell a yield point, without a call, that it need not ask.
@@ -210,6 +233,8 @@ thread_local! {
     static IDLE: Cell<&'static AtomicUsize> = const { Cell::new(NO_HOST.idle) };
     static SIGNS: Cell<Signs<'static>> = const { Cell::new(NO_HOST) };
     static HOST: Cell<Option<&'static dyn Host>> = const { Cell::new(None) };
+    // The poll of a paced task has begun, and it has not looked at the clock since.
+    static NEW_POLL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `f` with `host` answering the yield points of this thread, then puts back the one that was there before, even
@@ -308,6 +333,35 @@ pub fn ask_once() {
 
 pub(crate) fn take_back(ticket: Ticket) -> bool {
     HOST.get().is_some_and(|host| host.take_back(ticket))
+}
+
+/// A poll of a [paced](Host::paced) task begins on this thread.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_yield::{elastic::Pacer, host::paced_poll_begins};
+///
+/// paced_poll_begins();
+/// futures::executor::block_on(Pacer::new().pace()); // looks at the clock, if there is one
+/// ```
+#[inline]
+pub fn paced_poll_begins() {
+    NEW_POLL.set(true);
+}
+
+#[inline]
+pub(crate) fn is_new_poll() -> bool {
+    NEW_POLL.get()
+}
+
+pub(crate) fn take_new_poll() -> bool {
+    NEW_POLL.replace(false)
+}
+
+/// What the host of this thread knows of the task that runs, if it paces any.
+pub(crate) fn paced() -> Option<Paced> {
+    HOST.get()?.paced()
 }
 
 #[cfg(test)]

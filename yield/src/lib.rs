@@ -4,8 +4,9 @@
 //! - [`yield_now_if_busy`] gives way only when somebody does: the yield point of a polite background loop. It costs
 //!   about as much as the `if` that it is, so it can stand in the loop's body.
 //! - [`should_yield`] is the same question for code that cannot await.
+//! - [`elastic::Pacer`] is for jobs that should not even start on a piece of work while others suffer from the last.
 //!
-//! A library may use all three wherever it happens to run. Whether somebody waits is known only to the executor; one
+//! A library may use all of them wherever it happens to run. Whether somebody waits is known only to the executor; one
 //! that takes part answers through the small interface in [`host`]. Under any other, and in no executor at all,
 //! `yield_now_if_busy` is ready at once and `should_yield` is false: a library loses nothing there, and its users gain
 //! nothing. One that has to be polite under every executor calls `yield_now` now and then as well.
@@ -32,6 +33,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod elastic;
 pub mod host;
 mod if_busy;
 mod now;

@@ -1,0 +1,310 @@
+//! What all pacers of one executor share: the controller, the bucket, and the line before it.
+//!
+//! It has no thread. Pacers move it along when they come for a slice, and while somebody waits in line an alarm of the
+//! executor does: at the moment when the next slice can be had, and at least every step of the controller. So nobody who
+//! waits depends on anybody else being polled.
+//!
+//! One lock, under which no code of others runs: wakers are cloned before it, woken and dropped after it.
+
+use super::Settings;
+use super::bucket::Bucket;
+use super::controller::Sample;
+use super::line::{Left, Line};
+use super::window::{Counts, STEP, Window};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
+
+/// What an executor tells its [`Admission`]. Times are nanoseconds by a clock of its own that does not go back.
+///
+/// None of these may wake a task, nor call the admission.
+pub trait Machine: Send + Sync {
+    /// What the clock says.
+    fn now(&self) -> u64;
+
+    /// How many cores run tasks.
+    fn cores(&self) -> usize;
+
+    /// How long foreground tasks have waited for a core after they became runnable, since the start: calls `bucket` for
+    /// each bucket of a histogram, always the same ones in the same order, with the longest wait that belongs to it and how
+    /// many waited so long. The last has no end: [`u64::MAX`].
+    fn latencies(&self, bucket: &mut dyn FnMut(u64, u64));
+
+    /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before is forgotten. False if it will
+    /// never be woken, because the executor has ended; then everybody who waits is let go.
+    ///
+    /// An alarm that has been set must go off when the executor ends.
+    fn set_alarm(&self, at: u64, alarm: &Waker) -> bool;
+}
+
+/// The admission of one executor. Its [pacers](super::Pacer) find it through [`Host::paced`](crate::host::Host::paced).
+///
+/// # Examples
+///
+/// ```
+/// use giveway_yield::elastic::Settings;
+/// use giveway_yield::host::{Admission, Machine};
+/// use std::task::Waker;
+///
+/// /// A machine of one core where nothing ever happens.
+/// struct Still;
+///
+/// impl Machine for Still {
+///     fn now(&self) -> u64 {
+///         0
+///     }
+///     fn cores(&self) -> usize {
+///         1
+///     }
+///     fn latencies(&self, _bucket: &mut dyn FnMut(u64, u64)) {}
+///     fn set_alarm(&self, _at: u64, _alarm: &Waker) -> bool {
+///         false
+///     }
+/// }
+///
+/// let admission = Admission::new(Settings::fixed(0.5), Still);
+/// assert_eq!(admission.limit(), 0.5);
+/// ```
+pub struct Admission {
+    machine: Box<dyn Machine>,
+    settings: Settings,
+    state: Mutex<State>,
+}
+
+struct State {
+    limit: f64,
+    window: Window,
+    bucket: Bucket,
+    line: Line<Waker>,
+    // When the controller took its last step, and whether somebody has had to wait since.
+    stepped_at: u64,
+    waited: bool,
+    // When the alarm goes off, if it was set and has not.
+    alarm: Option<u64>,
+    // The executor has ended: nobody waits any more.
+    closed: bool,
+}
+
+impl Admission {
+    /// An admission with these settings. One for an executor: it holds its pacers to one limit together.
+    ///
+    /// # Panics
+    ///
+    /// If the settings [make no sense](Settings::check).
+    ///
+    /// # Examples
+    ///
+    /// See [above](Self).
+    #[track_caller]
+    pub fn new(settings: Settings, machine: impl Machine + 'static) -> Arc<Self> {
+        if let Err(error) = settings.check() {
+            panic!("{error}");
+        }
+        let now = machine.now();
+        let mut window = Window::default();
+        window.push(now, snapshot(&machine));
+        let state = State {
+            limit: settings.baseline,
+            window,
+            bucket: Bucket::new(settings.baseline * cores(&machine), now),
+            line: Line::new(),
+            stepped_at: now,
+            waited: false,
+            alarm: None,
+            closed: false,
+        };
+        Arc::new(Self { machine: Box::new(machine), settings, state: Mutex::new(state) })
+    }
+
+    /// The share of all cores that paced work is held to, as of the controller's last step.
+    ///
+    /// # Examples
+    ///
+    /// See [above](Self).
+    pub fn limit(&self) -> f64 {
+        self.lock().limit
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code of others runs under it, so it is whole whatever happened.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the controller take its step, if it is due.
+    pub(super) fn advance(self: &Arc<Self>, now: u64) {
+        let state = self.step(now);
+        self.settle(state, now);
+    }
+
+    /// Pays for what was used beyond the last slice, and asks for another. None if it is granted at once.
+    pub(super) fn ask(self: &Arc<Self>, now: u64, overrun: u64, slice: u64, waker: &Waker) -> Option<Waiting> {
+        let waker = waker.clone();
+        let mut state = self.step(now);
+        state.bucket.charge(overrun);
+        let granted = state.closed || state.line.first().is_none() && state.bucket.take(slice);
+        if granted {
+            self.settle(state, now);
+            return None;
+        }
+        state.waited = true;
+        let number = state.line.join(slice, waker);
+        self.settle(state, now);
+        Some(Waiting { admission: self.clone(), number })
+    }
+
+    /// Takes back what has not been used of a slice since then.
+    pub(super) fn give_back(self: &Arc<Self>, rest: u64, unused_since: u64) {
+        let now = self.machine.now();
+        let mut state = self.step(now);
+        state.bucket.give_back(rest, unused_since);
+        self.settle(state, now);
+    }
+
+    /// The state as of now.
+    fn step(&self, now: u64) -> MutexGuard<'_, State> {
+        // Not under the lock: the machine may have to be kept alive meanwhile, and then ends when we let go of it.
+        let is_due = self.lock().is_step_due(now);
+        let latencies = is_due.then(|| snapshot(&*self.machine));
+        let mut state = self.lock();
+        if let Some(latencies) = latencies
+            && state.is_step_due(now)
+        {
+            state.step(&self.settings, now, cores(&*self.machine), latencies);
+        }
+        state.bucket.fill(now);
+        state
+    }
+
+    /// Serves whom it can, sees to it that the others are served, and lets go of the lock.
+    fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: u64) {
+        let mut served = Vec::new();
+        state.serve(&mut served);
+        if state.line.first().is_some() {
+            let at = now.saturating_add(state.bucket.ready_in().min(STEP));
+            if state.alarm.is_none_or(|set| set > at) {
+                state.alarm = Some(at);
+                if !self.machine.set_alarm(at, &Waker::from(self.clone())) {
+                    state.closed = true;
+                    state.serve(&mut served);
+                }
+            }
+        }
+        drop(state);
+        wake_all(served);
+    }
+}
+
+impl State {
+    fn is_step_due(&self, now: u64) -> bool {
+        now.saturating_sub(self.stepped_at) >= STEP
+    }
+
+    fn step(&mut self, settings: &Settings, now: u64, cores: f64, latencies: Counts) {
+        self.window.push(now, latencies);
+        let sample = Sample {
+            p99: self.window.p99(),
+            waiting: self.waited,
+            elapsed: now.saturating_sub(self.stepped_at),
+        };
+        // Who waits now waits in the next step too.
+        self.waited = self.line.first().is_some();
+        self.stepped_at = now;
+        self.limit = settings.next_limit(self.limit, sample);
+        self.bucket.set_rate(self.limit * cores, now);
+    }
+
+    fn serve(&mut self, served: &mut Vec<Waker>) {
+        while let Some(slice) = self.line.first()
+            && (self.closed || self.bucket.take(slice))
+        {
+            served.extend(self.line.serve());
+        }
+    }
+}
+
+/// The alarm.
+impl Wake for Admission {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let now = self.machine.now();
+        let mut state = self.step(now);
+        state.alarm = None;
+        self.settle(state, now);
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission").field("settings", &self.settings).field("limit", &self.limit()).finish_non_exhaustive()
+    }
+}
+
+fn cores(machine: &dyn Machine) -> f64 {
+    machine.cores().max(1) as f64
+}
+
+fn snapshot(machine: &dyn Machine) -> Counts {
+    let mut counts = Counts::new();
+    machine.latencies(&mut |longest, count| counts.push((longest, count)));
+    counts
+}
+
+/// A waker is anybody's code: one that panics must not keep the others from being woken. (What it says has been printed by
+/// then.)
+fn wake_all(wakers: Vec<Waker>) {
+    for waker in wakers {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            // Its destructor may panic as well; that payload is let go.
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(again);
+            }
+        }
+    }
+}
+
+/// A place in the line. Dropped, it is given up, and a slice that it was served goes to the next.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    admission: Arc<Admission>,
+    number: u64,
+}
+
+impl Waiting {
+    /// Ready when the slice is there: then it is the caller's.
+    pub(super) fn poll(&self, waker: &Waker) -> Poll<()> {
+        let waker = waker.clone();
+        let told = self.admission.lock().line.tell(self.number, waker);
+        match told {
+            Ok(_not_any_more) => Poll::Pending,
+            Err(_unneeded) => {
+                self.admission.lock().line.leave(self.number);
+                Poll::Ready(())
+            }
+        }
+    }
+
+    pub(super) fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let left = self.admission.lock().line.leave(self.number);
+        match left {
+            Some(Left::Served(slice)) => self.admission.give_back(slice, u64::MAX),
+            // Whoever is next may be served the sooner: if it is the first now, the alarm is early enough for it.
+            Some(Left::Waiting(_waker)) => {}
+            // It has taken its slice.
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "admission_tests.rs"]
+mod tests;
