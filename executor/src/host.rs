@@ -5,9 +5,10 @@ use crate::runtime::{MAX_WORKERS, Phase, Shared};
 use crate::sched::{Due, Manners, Outside, Pace, Settings, Way};
 use crate::task::YieldNowIfBusy;
 use crate::worker::{Hold, Worker};
-use giveway_yield::host::{Host, Signs, Ticket, with_host};
+use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_host};
 use std::cell::{Cell, OnceCell};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Gives way if every worker is busy and work waits; otherwise is ready at once. The yield point of a polite background
@@ -182,6 +183,11 @@ impl Host for Worker {
         }
         true
     }
+
+    fn paced(&self) -> Option<Paced> {
+        let (shared, now) = (self.shared(), self.shared().now());
+        Some(Paced { admission: shared.elastic.admission(shared), now, spent: self.spent(now) })
+    }
 }
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -210,23 +216,29 @@ fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, pace: &'a Pace) -> Sign
 
 /// A thread in `block_on`. It holds no core and nobody interrupts it, so it looks for itself.
 pub(crate) struct Caller<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     manners: Manners,
     // The number of the poll that goes on.
     poll: Cell<u64>,
     // Tells its tickets from those of others, once it has any.
     number: OnceCell<u64>,
+    // If the future is paced: since when the poll goes on, or since when it was told how long it takes.
+    paced_since: Cell<Option<u64>>,
 }
 
 impl<'a> Caller<'a> {
-    pub(crate) fn new(shared: &'a Shared) -> Self {
+    pub(crate) fn new(shared: &'a Arc<Shared>) -> Self {
         let manners = Manners::new(Settings::default().wide_look_interval);
-        Self { shared, manners, poll: Cell::new(0), number: OnceCell::new() }
+        Self { shared, manners, poll: Cell::new(0), number: OnceCell::new(), paced_since: Cell::new(None) }
     }
 
     pub(crate) fn begin_poll(&self) {
         self.poll.set(self.poll.get() + 1);
         self.manners.begin_poll(false, false);
+        if self.paced_since.get().is_some() {
+            self.paced_since.set(Some(self.shared.now()));
+            paced_poll_begins();
+        }
     }
 
     /// Whether the poll that has returned is to give way.
@@ -284,5 +296,11 @@ impl Host for Caller<'_> {
             self.manners.take_back();
         }
         this_poll
+    }
+
+    fn paced(&self) -> Option<Paced> {
+        let now = self.shared.now();
+        let spent = self.paced_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
+        Some(Paced { admission: self.shared.elastic.admission(self.shared), now, spent })
     }
 }

@@ -64,6 +64,7 @@
 mod block_on;
 mod blocking;
 mod deadlock;
+pub mod elastic;
 mod fork;
 pub mod fs;
 mod host;

@@ -4,6 +4,7 @@
 //! starve its neighbours. Everything works in tasks of any executor: where no Giveway runtime is current the default one
 //! serves, or, if none was ever started, a thread of this crate.
 
+mod alarm;
 mod async_io;
 mod current;
 mod deferred;
@@ -74,10 +75,12 @@ pub mod driver {
     //! # Ok::<(), io::Error>(())
     //! ```
 
+    pub use crate::alarm::Alarm;
     pub use crate::current::{Finder, enter, set_finder, step_in, step_in_anew, step_out};
     pub use crate::deferred::poll_task;
     pub use crate::net::resolve::{Blocking, set_blocking};
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
+    pub use crate::timer::now;
 }
 
 pub use async_io::Async;

@@ -13,7 +13,7 @@
 use crate::horizon::Horizon;
 use crate::source::{Direction, Source};
 use crate::sys::{Events, Waiter};
-use crate::timer::{NEVER, Shard, time_of};
+use crate::timer::{self, NEVER, Shard};
 use crossbeam_utils::CachePadded;
 use slab::Slab;
 use std::fmt;
@@ -26,7 +26,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What timers need of their reactor.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Reactor {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn now(&self) -> u64 {
-        time_of(Instant::now())
+        timer::now()
     }
 
     /// Whether anything is registered that a turn could find.

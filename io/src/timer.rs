@@ -19,7 +19,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// No timer.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -38,6 +38,17 @@ const KEEP_ROOM: usize = 4_096;
 /// When a moment is.
 pub(crate) fn time_of(instant: Instant) -> u64 {
     instant.saturating_duration_since(epoch()).as_nanos().try_into().unwrap_or(NEVER - 1)
+}
+
+/// The moment at a time, as far as there are moments.
+pub(crate) fn instant_of(time: u64) -> Instant {
+    let far = Duration::from_secs(60 * 60 * 24 * 365 * 30);
+    epoch() + Duration::from_nanos(time).min(far)
+}
+
+/// The clock of every reactor: nanoseconds since somebody first looked at it.
+pub fn now() -> u64 {
+    time_of(Instant::now())
 }
 
 /// A shard of the pending timers.

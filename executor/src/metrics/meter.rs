@@ -232,7 +232,6 @@ impl Shared {
     /// How often tasks of a class have waited for a worker, and for how long: the counts of a histogram, cumulative, whose
     /// buckets end at [`upper_bound`](super::upper_bound). For whoever wants the difference of two moments, some times a
     /// second: it reads two kilobytes a core.
-    #[allow(dead_code, reason = "for the controller of the elastic pacer")]
     pub(crate) fn scheduling_latency_counts(&self, class: Class) -> Counts {
         let mut counts = [0; BUCKETS];
         self.meter.cores.iter().for_each(|core| core.latency[class as usize].add_counts_to(&mut counts));

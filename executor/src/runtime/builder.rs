@@ -3,6 +3,7 @@
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
 use crate::blocking::Articles;
 use crate::deadlock::Watch;
+use crate::elastic::{self, Elastic};
 use crate::monitor::LongPoll;
 use crate::sched::Settings;
 use crate::task::Class;
@@ -44,6 +45,7 @@ pub struct Builder {
     max_blocking_threads: usize,
     blocking_keep_alive: Duration,
     detect_deadlock: bool,
+    elastic: elastic::Settings,
     hooks: Hooks,
 }
 
@@ -65,6 +67,7 @@ impl Builder {
             max_blocking_threads: 512,
             blocking_keep_alive: Duration::from_millis(500),
             detect_deadlock: false,
+            elastic: elastic::Settings::new(),
             hooks: Hooks::default(),
         }
     }
@@ -188,6 +191,23 @@ impl Builder {
     /// ```
     pub fn wide_look_interval(mut self, interval: Duration) -> Self {
         self.settings.wide_look_interval = nanoseconds(interval);
+        self
+    }
+
+    /// Between which limits [paced](crate::elastic) jobs are held, all of them together, and what makes the limits move.
+    /// [`build`](Self::build) checks them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway::elastic::Settings;
+    ///
+    /// let runtime = giveway::Builder::new().elastic(Settings::new().maximum(0.5)).build()?;
+    /// assert!(giveway::Builder::new().elastic(Settings::fixed(f64::NAN)).build().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn elastic(mut self, settings: elastic::Settings) -> Self {
+        self.elastic = settings;
         self
     }
 
@@ -347,7 +367,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the number of workers, given here or by `GIVEWAY_WORKERS`, is
-    /// not one to [`MAX_WORKERS`], if there may be no blocking thread, or if a thread name holds a NUL byte; otherwise what the OS says when it refuses a
+    /// not one to [`MAX_WORKERS`], if there may be no blocking thread, if the elastic settings make no sense, or if a thread name holds a NUL byte; otherwise what the OS says when it refuses a
     /// thread. Threads already started have ended by then.
     ///
     /// # Examples
@@ -368,8 +388,10 @@ impl Builder {
         if self.max_blocking_threads == 0 {
             return Err(invalid("`max_blocking_threads` is 0; blocking jobs need a thread to run on".into()));
         }
+        self.elastic.check().map_err(|error| invalid(error.to_string()))?;
         let mut shared = Shared::new(workers, self.settings, self.hooks.clone(), self.articles(workers))?;
         shared.deadlocks = self.detect_deadlock.then(Watch::default);
+        shared.elastic = Elastic::new(self.elastic);
         let shared = Arc::new(shared);
         let mut threads = Vec::with_capacity(workers + 1);
         for core in 0..workers {
@@ -475,6 +497,7 @@ impl fmt::Debug for Builder {
             .field("max_blocking_threads", &self.max_blocking_threads)
             .field("blocking_keep_alive", &self.blocking_keep_alive)
             .field("detect_deadlock", &self.detect_deadlock)
+            .field("elastic", &self.elastic)
             .field("hooks", &self.hooks)
             .finish()
     }

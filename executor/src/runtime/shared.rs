@@ -3,6 +3,7 @@
 use super::{Gate, Hooks, Phase, context, drop_injected};
 use crate::blocking::{Articles, Crew, Lease, Loan, Recall, Work};
 use crate::deadlock::Watch;
+use crate::elastic::{self, Elastic};
 use crate::fork::Birth;
 use crate::metrics::Meter;
 use crate::monitor::Monitor;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) monitor: Monitor,
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) meter: Meter,
+    pub(crate) elastic: Elastic,
     pub(crate) crew: Crew,
     background_crew: Crew,
     // The private halves of the cores: each belongs to whoever holds the core.
@@ -213,6 +215,7 @@ impl Shared {
             }),
             reactor,
             meter,
+            elastic: Elastic::new(elastic::Settings::new()),
             crew: Crew::new(articles),
             background_crew: Crew::new(background),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),

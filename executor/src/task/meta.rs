@@ -95,8 +95,9 @@ pub(crate) struct Meta {
     traits: Cell<u8>,
     // Where the task is. Written by whoever spawns, polls or queues it, of whom there is one at a time; read by dumps.
     mark: AtomicU16,
-    // Whether the registry has this task. Belongs to whoever spawns, polls or drops it, of whom there is one at a time.
-    registered: Cell<bool>,
+    // `REGISTERED`: the registry has this task; `PACED`: it has a pacer, and its polls are timed. Belongs to whoever spawns,
+    // polls or drops it, of whom there is one at a time.
+    known: Cell<u8>,
     // The number of the registry's shard, for the same; for a pinned task that of its worker.
     pub(crate) shard: Cell<u16>,
     // Set when the future is gone, read by the handle.
@@ -112,6 +113,9 @@ const PINNED: u8 = 4;
 /// The rest of the byte is the offset of the waker.
 const OFFSET_SHIFT: u32 = 3;
 const OFFSET_UNIT: usize = 4;
+
+const REGISTERED: u8 = 1;
+const PACED: u8 = 2;
 
 const _: () = assert!(size_of::<Meta>() <= 7 * size_of::<u64>());
 
@@ -166,7 +170,7 @@ impl Meta {
             waker: Cell::new(None),
             traits: Cell::new(named | class),
             mark: AtomicU16::new(Mark::RUNNING.bits()),
-            registered: Cell::new(false),
+            known: Cell::new(0),
             shard: Cell::new(0),
             ended: AtomicBool::new(false),
             aborted: AtomicBool::new(false),
@@ -213,6 +217,17 @@ impl Meta {
     pub(crate) fn pinned_to(&self) -> usize {
         debug_assert!(self.is_pinned(), "only a pinned task stays anywhere");
         usize::from(self.shard.get())
+    }
+
+    /// Whether the task's polls are timed for its pacer. For whoever polls it.
+    #[inline]
+    pub(crate) fn is_paced(&self) -> bool {
+        self.known.get() & PACED != 0
+    }
+
+    /// The task has a pacer. For whoever polls it.
+    pub(crate) fn set_paced(&self) {
+        self.known.set(self.known.get() | PACED);
     }
 
     /// Where the task was a moment ago.
@@ -280,7 +295,8 @@ impl Meta {
     /// any more, without dropping its future, and the registry would be left with a dangling link.
     #[inline]
     pub(crate) fn register(&self) {
-        if !self.registered.replace(true) {
+        if self.known.get() & REGISTERED == 0 {
+            self.known.set(self.known.get() | REGISTERED);
             std::mem::forget(self.waker());
             // SAFETY: the runtime is alive: in a spawn the caller holds it, in a poll the worker does.
             let shared = unsafe { &*self.shared };
@@ -291,7 +307,8 @@ impl Meta {
     /// Takes the task out of the registry, if it is there. For whoever drops it, and holds the task meanwhile.
     #[inline]
     pub(crate) fn unregister(&self) {
-        if self.registered.replace(false) {
+        if self.known.get() & REGISTERED != 0 {
+            self.known.set(self.known.get() & !REGISTERED);
             // SAFETY: the runtime is alive: whoever drops a registered task holds it, as a worker or as the thread
             // that shuts it down.
             let shared = unsafe { &*self.shared };

@@ -88,6 +88,9 @@ pub(crate) struct Worker {
     offered: Cell<bool>,
     // Which of the tasks that become runnable here are timed.
     sampler: Sampler,
+    // The task that is polled here, and, if it is paced, since when, or since when it was told how long it takes.
+    polled: Cell<*const Meta>,
+    paced_since: Cell<u64>,
     // Whether the code that runs may lend the core: a task's, and not a waker's or a destructor's that the worker itself
     // calls while it has the core in its hands.
     may_lend: Cell<bool>,
@@ -198,6 +201,8 @@ impl Worker {
             left_asked: Cell::new(0),
             offered: Cell::new(false),
             sampler: Sampler::new(index as u32),
+            polled: Cell::new(ptr::null()),
+            paced_since: Cell::new(0),
             may_lend: Cell::new(false),
         }
     }

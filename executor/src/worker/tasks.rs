@@ -6,6 +6,8 @@ use crate::runtime::Phase;
 use crate::sched::{Entry, Source, Yielded};
 use crate::task::{Class, Mark, Meta, Runnable};
 use giveway_budget::{OPERATIONS, with_budget};
+use giveway_yield::host::paced_poll_begins;
+use std::ptr;
 
 /// How long a worker that has run out of work waits before it goes back to the injector, if its last visit brought
 /// little: some two microseconds.
@@ -87,6 +89,10 @@ impl Worker {
         self.core().manners().set_pinned(meta.is_pinned());
         post.begin(meta);
         post.count_poll();
+        self.polled.set(ptr::from_ref::<Meta>(meta));
+        if meta.is_paced() {
+            self.begin_paced();
+        }
         let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
             Source::Slot => {
@@ -102,6 +108,7 @@ impl Worker {
                 giveway_budget::remaining()
             })
         });
+        self.polled.set(ptr::null());
         if self.hold.get() != Hold::Core {
             // The rest is for another to do.
             return;
@@ -132,6 +139,26 @@ impl Worker {
         self.tally().waited(class, why, now.saturating_sub(since));
         self.shared.meter.tell_time(now);
         now
+    }
+
+    /// A paced task is about to be polled.
+    #[cold]
+    fn begin_paced(&self) {
+        self.paced_since.set(self.shared.now());
+        paced_poll_begins();
+    }
+
+    /// How long the poll of a paced task has gone on, since it began or since the last time this was asked; zero if it was not
+    /// timed from the beginning. From now on the task's polls are.
+    pub(crate) fn spent(&self, now: u64) -> u64 {
+        // SAFETY: null, or the task whose poll goes on further up this very stack, and is alive until it has returned.
+        let Some(meta) = (unsafe { self.polled.get().as_ref() }) else { return 0 };
+        let since = self.paced_since.replace(now);
+        if meta.is_paced() {
+            return now.saturating_sub(since);
+        }
+        meta.set_paced();
+        0
     }
 
     /// A poll has ended that went on for long.

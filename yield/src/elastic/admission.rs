@@ -4,7 +4,8 @@
 //! executor does: at the moment when the next slice can be had, and at least every step of the controller. So nobody who
 //! waits depends on anybody else being polled.
 //!
-//! One lock, under which no code of others runs: wakers are cloned before it, woken and dropped after it.
+//! One lock, under which no code of others runs: wakers are cloned before it, woken and dropped after it, and the executor is
+//! asked and told without it.
 
 use super::Settings;
 use super::bucket::Bucket;
@@ -18,7 +19,7 @@ use std::task::{Poll, Wake, Waker};
 
 /// What an executor tells its [`Admission`]. Times are nanoseconds by a clock of its own that does not go back.
 ///
-/// None of these may wake a task, nor call the admission.
+/// No lock is held when they are called.
 pub trait Machine: Send + Sync {
     /// What the clock says.
     fn now(&self) -> u64;
@@ -31,7 +32,7 @@ pub trait Machine: Send + Sync {
     /// many waited so long. The last has no end: [`u64::MAX`].
     fn latencies(&self, bucket: &mut dyn FnMut(u64, u64));
 
-    /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before is forgotten. False if it will
+    /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before may be forgotten. False if it will
     /// never be woken, because the executor has ended; then everybody who waits is let go.
     ///
     /// An alarm that has been set must go off when the executor ends.
@@ -163,14 +164,13 @@ impl Admission {
 
     /// The state as of now.
     fn step(&self, now: u64) -> MutexGuard<'_, State> {
-        // Not under the lock: the machine may have to be kept alive meanwhile, and then ends when we let go of it.
         let is_due = self.lock().is_step_due(now);
-        let latencies = is_due.then(|| snapshot(&*self.machine));
+        let seen = is_due.then(|| (cores(&*self.machine), snapshot(&*self.machine)));
         let mut state = self.lock();
-        if let Some(latencies) = latencies
+        if let Some((cores, latencies)) = seen
             && state.is_step_due(now)
         {
-            state.step(&self.settings, now, cores(&*self.machine), latencies);
+            state.step(&self.settings, now, cores, latencies);
         }
         state.bucket.fill(now);
         state
@@ -178,18 +178,24 @@ impl Admission {
 
     /// Serves whom it can, sees to it that the others are served, and lets go of the lock.
     fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: u64) {
-        let mut served = Vec::new();
-        state.serve(&mut served);
-        if state.line.first().is_some() {
-            let at = now.saturating_add(state.bucket.ready_in().min(STEP));
-            if state.alarm.is_none_or(|set| set > at) {
-                state.alarm = Some(at);
-                if !self.machine.set_alarm(at, &Waker::from(self.clone())) {
-                    state.closed = true;
-                    state.serve(&mut served);
-                }
-            }
+        let served = state.serve();
+        let alarm = state.next_alarm(now);
+        drop(state);
+        // Two threads may set it in another order than they have thought of it. Then it is a step late, at most; and whoever
+        // sets an alarm has it go off, and thinks again.
+        if let Some(at) = alarm
+            && !self.machine.set_alarm(at, &Waker::from(self.clone()))
+        {
+            self.close();
         }
+        wake_all(served);
+    }
+
+    /// The executor has ended: nobody has to wait any more.
+    fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let served = state.serve();
         drop(state);
         wake_all(served);
     }
@@ -214,12 +220,26 @@ impl State {
         self.bucket.set_rate(self.limit * cores, now);
     }
 
-    fn serve(&mut self, served: &mut Vec<Waker>) {
+    /// Serves whom it can. Whom to wake.
+    fn serve(&mut self) -> Vec<Waker> {
+        let mut served = Vec::new();
         while let Some(slice) = self.line.first()
             && (self.closed || self.bucket.take(slice))
         {
             served.extend(self.line.serve());
         }
+        served
+    }
+
+    /// When the alarm has to go off, if it has to be set.
+    fn next_alarm(&mut self, now: u64) -> Option<u64> {
+        self.line.first()?;
+        let at = now.saturating_add(self.bucket.ready_in().min(STEP));
+        if self.alarm.is_some_and(|set| set <= at) {
+            return None;
+        }
+        self.alarm = Some(at);
+        Some(at)
     }
 }
 

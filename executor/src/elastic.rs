@@ -1,0 +1,100 @@
+//! Pacing of background jobs: a share of the cores that shrinks when foreground tasks wait too long for one.
+//!
+//! [`yield_now_if_busy`](crate::yield_now_if_busy) and [`spawn_background`](crate::spawn_background) are enough for most
+//! background work: they leave a core to whoever waits for it, within microseconds. What they cannot leave to others is
+//! all that cores share: caches, memory bandwidth, a disk; nor do they help while a job is between two yield points. A job
+//! that is paced is held back before it runs:
+//!
+//! ```
+//! use giveway::elastic::Pacer;
+//!
+//! # fn compress(_: u32) {}
+//! giveway::block_on(async {
+//!     let job = giveway::spawn_background(async {
+//!         let pacer = Pacer::new();
+//!         for block in 0..1_000 {
+//!             compress(block); // some tens of microseconds
+//!             pacer.pace().await; // gives way as well
+//!         }
+//!     });
+//!     job.await.unwrap();
+//! });
+//! ```
+//!
+//! CPU time flows into a bucket at `limit × workers`, and jobs take it from there in [slices](Pacer::with_slice). Ten times
+//! a second a controller looks at how long foreground tasks have waited for a worker, in the last 2.5 seconds. If the slowest
+//! hundredth part waited longer than a [target](Settings::target_latency) it lowers the limit; otherwise it raises it,
+//! half as fast, if a job waits for a slice; otherwise the limit goes back to its [baseline](Settings::baseline). There
+//! is one bucket for a runtime, so that many jobs together are held to the same limit as one;
+//! [`Builder::elastic`](crate::Builder::elastic) has its settings.
+//!
+//! All that happens when a pacer calls, or by a timer while one waits: a runtime without paced jobs pays nothing.
+
+pub use giveway_yield::elastic::{Pace, Pacer, Settings, SettingsError};
+
+use crate::metrics::upper_bound;
+use crate::runtime::Shared;
+use crate::task::Class;
+use giveway_io::driver::{self, Alarm};
+use giveway_yield::host::{Admission, Machine};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::Waker;
+
+/// The admission of a runtime, once somebody has been paced there.
+pub(crate) struct Elastic {
+    settings: Settings,
+    admission: OnceLock<Arc<Admission>>,
+}
+
+impl Elastic {
+    /// With settings that were checked.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self { settings, admission: OnceLock::new() }
+    }
+
+    pub(crate) fn admission(&self, shared: &Arc<Shared>) -> Arc<Admission> {
+        let start = || {
+            // Not counted: pacers hold the admission, and may outlive the runtime.
+            let host = Host { shared: Arc::downgrade(shared), cores: shared.workers(), alarm: Default::default() };
+            Admission::new(self.settings, host)
+        };
+        self.admission.get_or_init(start).clone()
+    }
+}
+
+/// What the admission of a runtime knows of it.
+struct Host {
+    shared: Weak<Shared>,
+    cores: usize,
+    // Set by whoever found that there is something to wait for.
+    alarm: Mutex<Option<Alarm>>,
+}
+
+impl Machine for Host {
+    fn now(&self) -> u64 {
+        driver::now()
+    }
+
+    fn cores(&self) -> usize {
+        self.cores
+    }
+
+    fn latencies(&self, bucket: &mut dyn FnMut(u64, u64)) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let counts = shared.scheduling_latency_counts(Class::Foreground);
+        for (number, count) in counts.into_iter().enumerate() {
+            let last = number + 1 == counts.len();
+            bucket(if last { u64::MAX } else { upper_bound(number) }, count);
+        }
+    }
+
+    fn set_alarm(&self, at: u64, waker: &Waker) -> bool {
+        let alarm = self.shared.upgrade().and_then(|shared| shared.reactor.wake_at(at, waker));
+        let is_set = alarm.is_some();
+        let mut set = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *set, alarm);
+        drop(set);
+        drop(before);
+        is_set
+    }
+}
