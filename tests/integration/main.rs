@@ -9,6 +9,7 @@ mod blocking_refused;
 mod budget;
 mod cancel;
 mod deadlock;
+mod elastic;
 mod files;
 mod fork;
 mod give_way;

@@ -165,7 +165,7 @@ impl Pacer {
     /// ```
     #[inline]
     pub fn pace(&self) -> Pace<'_> {
-        Pace { pacer: self, paced: false, waiting: None, turn: yield_now_if_busy() }
+        Pace { pacer: self, step: Step::Call }
     }
 
     /// The share of all cores that paced work is held to just now, where this pacer got its last slice. None before its
@@ -330,11 +330,18 @@ impl fmt::Debug for Pacer {
 #[derive(Debug)]
 #[must_use = "a job is not paced unless this is awaited"]
 pub struct Pace<'a> {
+    // Two words have to be written to make it, and one read to drop it.
     pacer: &'a Pacer,
-    // It has its slice, and is at the yield point.
-    paced: bool,
-    waiting: Option<Waiting>,
-    turn: YieldNowIfBusy,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    Call,
+    /// In line for a slice.
+    Line(Waiting),
+    /// At the yield point.
+    Turn(YieldNowIfBusy),
 }
 
 impl Future for Pace<'_> {
@@ -343,33 +350,41 @@ impl Future for Pace<'_> {
     // Inlined into the caller's loop: a load, a thread-local read, a store; and the yield point's.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.paced && (self.waiting.is_some() || !self.pacer.count()) && self.poll_slice(cx).is_pending() {
-            return Poll::Pending;
+        let counted = matches!(self.step, Step::Call) && self.pacer.count();
+        if counted && host::need_not_ask() {
+            return Poll::Ready(());
         }
-        self.paced = true;
-        let turn = Pin::new(&mut self.turn).poll(cx);
-        self.paced = turn.is_pending();
-        turn
+        self.poll_slowly(counted, cx)
     }
 }
 
 impl Pace<'_> {
     #[cold]
-    fn poll_slice(&mut self, cx: &Context<'_>) -> Poll<()> {
-        match &self.waiting {
-            None => {
-                self.waiting = self.pacer.look(cx.waker());
-                if self.waiting.is_some() { Poll::Pending } else { Poll::Ready(()) }
+    fn poll_slowly(&mut self, counted: bool, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.step {
+            Step::Call if !counted => {
+                if let Some(waiting) = self.pacer.look(cx.waker()) {
+                    self.step = Step::Line(waiting);
+                    return Poll::Pending;
+                }
+                self.step = Step::Turn(yield_now_if_busy());
             }
-            Some(waiting) => {
+            Step::Call => self.step = Step::Turn(yield_now_if_busy()),
+            Step::Line(waiting) => {
                 if waiting.poll(cx.waker()).is_pending() {
                     return Poll::Pending;
                 }
                 self.pacer.receive(waiting.admission());
-                self.waiting = None;
-                Poll::Ready(())
+                self.step = Step::Turn(yield_now_if_busy());
             }
+            Step::Turn(_) => {}
         }
+        let Step::Turn(turn) = &mut self.step else { unreachable!("every other step has been taken") };
+        let result = Pin::new(turn).poll(cx);
+        if result.is_ready() {
+            self.step = Step::Call;
+        }
+        result
     }
 }
 
