@@ -15,6 +15,9 @@ mod blocking {}
 #[doc = include_str!("../../docs/budget.md")]
 mod budget {}
 
+#[doc = include_str!("../../docs/elastic.md")]
+mod elastic {}
+
 #[doc = include_str!("../../docs/io.md")]
 mod io {}
 

@@ -208,11 +208,8 @@ impl State {
 
     fn step(&mut self, settings: &Settings, now: u64, cores: f64, latencies: Counts) {
         self.window.push(now, latencies);
-        let sample = Sample {
-            p99: self.window.p99(),
-            waiting: self.waited,
-            elapsed: now.saturating_sub(self.stepped_at),
-        };
+        let sample =
+            Sample { p99: self.window.p99(), waiting: self.waited, elapsed: now.saturating_sub(self.stepped_at) };
         // Who waits now waits in the next step too.
         self.waited = self.line.first().is_some();
         self.stepped_at = now;
@@ -259,7 +256,10 @@ impl Wake for Admission {
 
 impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admission").field("settings", &self.settings).field("limit", &self.limit()).finish_non_exhaustive()
+        f.debug_struct("Admission")
+            .field("settings", &self.settings)
+            .field("limit", &self.limit())
+            .finish_non_exhaustive()
     }
 }
 
