@@ -156,14 +156,15 @@ impl Settings {
     /// ```
     pub fn check(&self) -> Result<(), SettingsError> {
         let Self { target, minimum, maximum, baseline, delta } = *self;
-        // Written so that what is no number is refused.
-        let problem = if !(minimum > 0.0) {
+        // What is no number is in no range, and refused.
+        let in_order = minimum <= baseline && baseline <= maximum;
+        let problem = if !(f64::MIN_POSITIVE..).contains(&minimum) {
             format!("the minimum is {minimum}; paced work needs a share above zero, or it would wait for ever")
-        } else if !(maximum <= 1.0) {
+        } else if !(..=1.0).contains(&maximum) {
             format!("the maximum is {maximum}; there is no more than 1, which is every core")
-        } else if !(minimum <= baseline && baseline <= maximum) {
+        } else if !in_order {
             format!("the baseline is {baseline}; it belongs between the minimum, {minimum}, and the maximum, {maximum}")
-        } else if !(delta >= 0.0 && delta.is_finite()) {
+        } else if !(0.0..=f64::MAX).contains(&delta) {
             format!("the delta is {delta} a second; it is a share, zero or more")
         } else if target.is_zero() {
             "the target latency is zero; every task waits a moment, so the limit would only fall".into()
