@@ -5,7 +5,8 @@ use crate::reactor::Reactor;
 use crate::timer::{Shard, Timer, instant_of};
 use std::task::Waker;
 
-/// A timer of a reactor that was set by [`Reactor::wake_at`]. Dropping it stops it, if it has not gone off.
+/// A timer of a reactor that needs no task. Dropping it stops it, if it has not gone off. See
+/// [`Reactor::wake_at`].
 #[derive(Debug)]
 #[must_use = "the alarm is stopped when it is dropped"]
 pub struct Alarm {
@@ -16,6 +17,20 @@ pub struct Alarm {
 impl Reactor {
     /// Wakes at this time, by the reactor's clock; or when the reactor is closed, if that comes first. None if it was closed
     /// before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::driver::{Reactor, Wait, now};
+    /// use std::task::Waker;
+    ///
+    /// let reactor = Reactor::new(1)?;
+    /// let alarm = reactor.wake_at(now(), Waker::noop());
+    /// let mut woken = Vec::new();
+    /// reactor.turn(Wait::Not, &mut woken)?;
+    /// assert_eq!(woken.len(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn wake_at(&self, at: u64, waker: &Waker) -> Option<Alarm> {
         let (shard, serial) = (self.shard(usize::MAX), deferred::next_serial());
         let timer = Timer { serial, deadline: instant_of(at) };

@@ -47,6 +47,15 @@ pub(crate) fn instant_of(time: u64) -> Instant {
 }
 
 /// The clock of every reactor: nanoseconds since somebody first looked at it.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::driver::now;
+///
+/// let before = now();
+/// assert!(now() >= before);
+/// ```
 pub fn now() -> u64 {
     time_of(Instant::now())
 }

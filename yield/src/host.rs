@@ -121,12 +121,26 @@ pub trait Host {
     /// it does unless it says otherwise.
     ///
     /// From now on the host notes when a poll of this task begins, and calls [`paced_poll_begins`] then.
+    ///
+    /// See [`Paced`] and [`Admission`].
     fn paced(&self) -> Option<Paced> {
         None
     }
 }
 
 /// What a host knows of a paced task that it runs.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_yield::host::{Admission, Paced};
+/// use std::sync::Arc;
+///
+/// /// For the `Host::paced` of a host that knows when the poll began, or was asked before.
+/// fn paced(admission: &Arc<Admission>, now: u64, since: u64) -> Paced {
+///     Paced { admission: admission.clone(), now, spent: now - since }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Paced {
     /// Who admits paced work here: always the same.

@@ -19,23 +19,23 @@ use std::task::{Poll, Wake, Waker};
 
 /// What an executor tells its [`Admission`]. Times are nanoseconds by a clock of its own that does not go back.
 ///
-/// No lock is held when they are called.
+/// No lock is held when they are called. See [`Admission`] for an example.
 pub trait Machine: Send + Sync {
-    /// What the clock says.
+    /// What the clock says. See [`Admission`].
     fn now(&self) -> u64;
 
-    /// How many cores run tasks.
+    /// How many cores run tasks. See [`Admission`].
     fn cores(&self) -> usize;
 
     /// How long foreground tasks have waited for a core after they became runnable, since the start: calls `bucket` for
     /// each bucket of a histogram, always the same ones in the same order, with the longest wait that belongs to it and how
-    /// many waited so long. The last has no end: [`u64::MAX`].
+    /// many waited so long. The last has no end: [`u64::MAX`]. See [`Admission`].
     fn latencies(&self, bucket: &mut dyn FnMut(u64, u64));
 
     /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before may be forgotten. False if it will
     /// never be woken, because the executor has ended; then everybody who waits is let go.
     ///
-    /// An alarm that has been set must go off when the executor ends.
+    /// An alarm that has been set must go off when the executor ends. See [`Admission`].
     fn set_alarm(&self, at: u64, alarm: &Waker) -> bool;
 }
 
@@ -58,7 +58,10 @@ pub trait Machine: Send + Sync {
 ///     fn cores(&self) -> usize {
 ///         1
 ///     }
-///     fn latencies(&self, _bucket: &mut dyn FnMut(u64, u64)) {}
+///     fn latencies(&self, bucket: &mut dyn FnMut(u64, u64)) {
+///         bucket(1_000_000, 0); // up to a millisecond
+///         bucket(u64::MAX, 0); // longer
+///     }
 ///     fn set_alarm(&self, _at: u64, _alarm: &Waker) -> bool {
 ///         false
 ///     }

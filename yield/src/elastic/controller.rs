@@ -1,6 +1,6 @@
 //! The controller: from a limit and a sample to the next limit. It knows no clock.
 //!
-//! The rule is that of `CockroachDB`'s elastic admission control: above the target the limit falls by two deltas, otherwise
+//! The rule is that of CockroachDB's elastic admission control: above the target the limit falls by two deltas, otherwise
 //! it rises by one if somebody waits, otherwise it drifts to a baseline. It falls faster than it rises because too much
 //! hurts those who are waited for, and too little only those who can wait.
 //!

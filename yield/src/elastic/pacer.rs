@@ -324,7 +324,7 @@ impl fmt::Debug for Pacer {
     }
 }
 
-/// The future of [`Pacer::pace`].
+/// The future of a call. See [`Pacer::pace`].
 ///
 /// Polled after it was ready, it is a call once more.
 #[derive(Debug)]

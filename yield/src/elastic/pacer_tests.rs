@@ -136,6 +136,22 @@ fn the_limit_rises_while_jobs_wait_and_goes_back_when_they_are_done() {
 }
 
 #[test]
+fn the_controller_goes_on_while_nobody_comes_for_a_slice() {
+    let executor = Executor::new(1, Settings::new());
+    let pacer = Pacer::with_slice(Duration::from_secs(1));
+    let job = async {
+        for _ in 0..90 {
+            executor.work(10 * MS);
+            executor.board.latencies[1].fetch_add(1, Relaxed);
+            pacer.pace().await;
+        }
+    };
+    assert!(executor.run(vec![Box::pin(job)]));
+    let limit = pacer.limit().expect("it has been paced");
+    assert!((0.231..0.239).contains(&limit), "0.8 seconds, two hundredths each: {limit}");
+}
+
+#[test]
 fn outside_of_a_host_every_call_is_ready() {
     let (pacer, mut cx) = (Pacer::new(), Context::from_waker(Waker::noop()));
     for _ in 0..10_000 {

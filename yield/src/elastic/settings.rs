@@ -110,7 +110,7 @@ impl Settings {
     /// By how much the limit rises in a second while paced work waits and nobody else does. It falls twice as fast, and
     /// goes back to the baseline half as fast. By default 0.01; zero keeps it where it is.
     ///
-    /// `CockroachDB`'s is a tenth of that. There the limit is all that stands between elastic work and queries, and a limit
+    /// CockroachDB's is a tenth of that. There the limit is all that stands between elastic work and queries, and a limit
     /// that moves fast overshoots; here a paced job gives way at every call besides.
     ///
     /// # Examples
@@ -181,7 +181,7 @@ impl Default for Settings {
     }
 }
 
-/// Why [`Settings`] make no sense.
+/// Why [`Settings`] make no sense. See [`Settings::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsError(String);
 
