@@ -404,3 +404,36 @@ fn a_destructor_may_use_pacers() {
         assert!(futures::executor::block_on(job).unwrap_err().is_cancelled());
     });
 }
+
+/// Whoever awaits a task is woken when it is gone, and its waker is anybody's code.
+#[test]
+fn a_waker_may_use_pacers() {
+    struct Polite {
+        pacer: Pacer,
+        called: mpsc::Sender<()>,
+    }
+    impl std::task::Wake for Polite {
+        fn wake(self: Arc<Self>) {
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            let _ = pin!(self.pacer.pace()).poll(&mut cx);
+            self.called.send(()).unwrap();
+        }
+    }
+    with_runtimes(|runtime| {
+        for _ in 0..100 {
+            let (called, calls) = mpsc::channel();
+            let waker = std::task::Waker::from(Arc::new(Polite { pacer: Pacer::new(), called }));
+            let end = Gate::new();
+            let task = runtime.spawn({
+                let end = end.clone();
+                async move { end.wait() }
+            });
+            // The awaiter of a task is woken by its worker, the last that is left of it.
+            let mut task = task;
+            assert!(pin!(&mut task).poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+            end.open();
+            recv(&calls);
+            runtime.block_on(task).unwrap();
+        }
+    });
+}

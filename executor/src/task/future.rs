@@ -11,7 +11,7 @@ use std::future::Future;
 use std::io;
 use std::panic::Location;
 use std::pin::Pin;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
 /// What the task's allocation holds once the future is done.
@@ -63,6 +63,15 @@ where
 thread_local! {
     // Why the job that is being ended on this thread was not run.
     static REFUSAL: Cell<Option<Box<str>>> = const { Cell::new(None) };
+    // The task whose future is being polled on this thread; null if none is.
+    static POLLED: Cell<*const Meta> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `f` with the task whose future is being polled on this thread, if one is. Not as soon and as long as its worker is
+/// busy with it: whoever awaits a task is woken when it may be gone, and a waker is anybody's code.
+pub(crate) fn with_polled<R>(f: impl FnOnce(Option<&Meta>) -> R) -> R {
+    // SAFETY: null, or in the allocation of a task that is being polled further up this very stack.
+    f(unsafe { POLLED.get().as_ref() })
 }
 
 /// Ends a job that there is no thread for: its handle says why.
@@ -108,10 +117,14 @@ impl<F: Future> Future for TaskFuture<F> {
         let result = if this.meta().is_aborted() {
             Err(JoinError::new(this.meta(), REFUSAL.take().map_or(Reason::Aborted, Reason::Refused)))
         } else {
+            let meta = this.meta.as_ptr();
             let future = this.future.as_mut().expect("async-task does not poll a finished task");
             // SAFETY: `this` was pinned, and `future` is pinned with it.
             let mut future = unsafe { Pin::new_unchecked(future) };
-            match contain(|| giveway_io::driver::poll_task(cx.waker(), || future.as_mut().poll(cx))) {
+            let outer = POLLED.replace(meta);
+            let polled = contain(|| giveway_io::driver::poll_task(cx.waker(), || future.as_mut().poll(cx)));
+            POLLED.set(outer);
+            match polled {
                 Ok(Poll::Pending) => {
                     this.meta().begin_wait();
                     return Poll::Pending;

@@ -29,7 +29,7 @@ pub use crate::pinned::spawn_pinned;
 pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
 pub(crate) use contain::{Payload, contain, drop_contained};
-pub(crate) use future::{allocate, allocate_with, refuse};
+pub(crate) use future::{allocate, allocate_with, refuse, with_polled};
 pub(crate) use mark::{Mark, Place};
 pub(crate) use meta::{InPlace, Meta, Runnable};
 

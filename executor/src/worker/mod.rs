@@ -88,8 +88,7 @@ pub(crate) struct Worker {
     offered: Cell<bool>,
     // Which of the tasks that become runnable here are timed.
     sampler: Sampler,
-    // The task that is polled here, and, if it is paced, since when, or since when it was told how long it takes.
-    polled: Cell<*const Meta>,
+    // Since when the poll of a paced task goes on, or since when it was told how long it takes.
     paced_since: Cell<u64>,
     // Whether the code that runs may lend the core: a task's, and not a waker's or a destructor's that the worker itself
     // calls while it has the core in its hands.
@@ -201,7 +200,6 @@ impl Worker {
             left_asked: Cell::new(0),
             offered: Cell::new(false),
             sampler: Sampler::new(index as u32),
-            polled: Cell::new(ptr::null()),
             paced_since: Cell::new(0),
             may_lend: Cell::new(false),
         }

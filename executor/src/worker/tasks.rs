@@ -4,10 +4,9 @@ use super::{Hold, Stop, Worker, spin};
 use crate::metrics::Waited;
 use crate::runtime::Phase;
 use crate::sched::{Entry, Source, Yielded};
-use crate::task::{Class, Mark, Meta, Runnable};
+use crate::task::{Class, Mark, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::paced_poll_begins;
-use std::ptr;
 
 /// How long a worker that has run out of work waits before it goes back to the injector, if its last visit brought
 /// little: some two microseconds.
@@ -89,7 +88,6 @@ impl Worker {
         self.core().manners().set_pinned(meta.is_pinned());
         post.begin(meta);
         post.count_poll();
-        self.polled.set(ptr::from_ref::<Meta>(meta));
         if meta.is_paced() {
             self.begin_paced();
         }
@@ -108,7 +106,6 @@ impl Worker {
                 giveway_budget::remaining()
             })
         });
-        self.polled.set(ptr::null());
         if self.hold.get() != Hold::Core {
             // The rest is for another to do.
             return;
@@ -151,14 +148,15 @@ impl Worker {
     /// How long the poll of a paced task has gone on, since it began or since the last time this was asked; zero if it was not
     /// timed from the beginning. From now on the task's polls are.
     pub(crate) fn spent(&self, now: u64) -> u64 {
-        // SAFETY: null, or the task whose poll goes on further up this very stack, and is alive until it has returned.
-        let Some(meta) = (unsafe { self.polled.get().as_ref() }) else { return 0 };
-        let since = self.paced_since.replace(now);
-        if meta.is_paced() {
-            return now.saturating_sub(since);
-        }
-        meta.set_paced();
-        0
+        with_polled(|task| match task {
+            None => 0,
+            Some(task) => {
+                let since = self.paced_since.replace(now);
+                let timed = task.is_paced();
+                task.set_paced();
+                if timed { now.saturating_sub(since) } else { 0 }
+            }
+        })
     }
 
     /// A poll has ended that went on for long.
