@@ -210,8 +210,7 @@ fn what_is_stolen_is_counted_by_the_thief() {
         });
         runtime.block_on(spawner).unwrap();
         let after = runtime.metrics().since(&before);
-        assert!(after.steals() > 0 && after.stolen() >= 99, "{after}");
-        assert!(after.stolen() >= after.steals());
+        assert!(after.steals() > 0 && after.stolen() >= after.steals(), "{after}");
     });
 }
 

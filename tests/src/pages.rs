@@ -21,6 +21,9 @@ mod elastic {}
 #[doc = include_str!("../../docs/io.md")]
 mod io {}
 
+#[doc = include_str!("../../docs/looking_inside.md")]
+mod looking_inside {}
+
 #[doc = include_str!("../../docs/orderings.md")]
 mod orderings {}
 

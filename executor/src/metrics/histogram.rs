@@ -118,6 +118,13 @@ pub(super) fn add(count: &AtomicU64, n: u64) {
 /// let polls = runtime.metrics().poll_time.since(&before);
 /// println!("{polls}"); // p50 256ns, p99 1.28µs, max 4.096µs (80 samples)
 /// assert!(polls.p50() <= polls.p99() && polls.p99() <= polls.max());
+/// assert_eq!(polls.quantile(0.5), polls.p50());
+/// assert!(polls.mean() <= polls.max());
+/// assert_eq!(polls.buckets().map(|(_, samples)| samples).sum::<u64>(), polls.count());
+///
+/// let mut twice = polls.clone();
+/// twice.merge(&polls);
+/// assert_eq!(twice.count(), 2 * polls.count());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -133,12 +140,20 @@ impl Histogram {
     }
 
     /// How many samples there are.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |all, &count| all.saturating_add(count))
     }
 
     /// How long the shortest `q`-th part of the samples took at most: `quantile(0.99)` is [`p99`](Self::p99). Zero if there
     /// are none. A `q` beyond 0 and 1 counts as 0 or 1.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn quantile(&self, q: f64) -> Duration {
         Duration::from_nanos(match quantile(&self.counts, q) {
             // There, the bucket has no upper end.
@@ -149,26 +164,46 @@ impl Histogram {
     }
 
     /// The median.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn p50(&self) -> Duration {
         self.quantile(0.5)
     }
 
     /// What one sample in a hundred exceeds.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn p99(&self) -> Duration {
         self.quantile(0.99)
     }
 
     /// The longest. Of a [difference](Self::since), the upper end of its last bucket.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.longest)
     }
 
     /// The mean. Zero if there are no samples.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.sum.checked_div(self.count()).unwrap_or(0))
     }
 
     /// The buckets that hold something: how long at most, how many samples. Shortest first. For exporters.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let buckets = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
         buckets.map(|(bucket, &count)| (Duration::from_nanos(upper_bound(bucket)), count))
@@ -176,6 +211,10 @@ impl Histogram {
 
     /// What has been added since `earlier`, a histogram of the same runtime and figure. What is not in this one counts as
     /// zero.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut counts = self.counts.clone();
@@ -191,6 +230,10 @@ impl Histogram {
     }
 
     /// Adds the samples of another: of both classes, or of several runtimes.
+    ///
+    /// # Examples
+    ///
+    /// See [`Histogram`].
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&*other.counts) {
             *count = count.saturating_add(*more);

@@ -28,7 +28,9 @@ use std::time::Duration;
 /// assert_eq!(metrics.polls(), 100);
 /// assert_eq!(metrics.workers.len(), 2);
 /// assert!(metrics.foreground_latency.count() > 0, "some of them were timed");
-/// assert_eq!(metrics.background_latency.count(), 0);
+/// assert_eq!(metrics.scheduling_latency(giveway::task::Class::Background).count(), 0);
+/// assert!(metrics.hand_offs() <= metrics.polls() && metrics.steals() <= metrics.stolen());
+/// println!("{} parks, {} wake-ups", metrics.parks(), metrics.wake_ups());
 /// println!("{metrics}");
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -111,12 +113,16 @@ pub struct WorkerMetrics {
     pub wake_ups: u64,
     /// How often it has stolen from another.
     pub steals: u64,
-    /// How many tasks it has got in that way.
+    /// How many tasks it has got in that way, about: those that a third worker takes away at the same moment are missed.
     pub stolen: u64,
 }
 
 impl Metrics {
     /// The scheduling latency of a class.
+    ///
+    /// # Examples
+    ///
+    /// See [`Metrics`].
     pub fn scheduling_latency(&self, class: Class) -> &Histogram {
         match class {
             Class::Foreground => &self.foreground_latency,
@@ -129,31 +135,55 @@ impl Metrics {
     }
 
     /// The polls of all workers.
+    ///
+    /// # Examples
+    ///
+    /// See [`Metrics`].
     pub fn polls(&self) -> u64 {
         self.sum(|worker| worker.polls)
     }
 
     /// The [hand-offs](WorkerMetrics::hand_offs) of all workers.
+    ///
+    /// # Examples
+    ///
+    /// See [`Metrics`].
     pub fn hand_offs(&self) -> u64 {
         self.sum(|worker| worker.hand_offs)
     }
 
     /// How often any worker has parked.
+    ///
+    /// # Examples
+    ///
+    /// See [`Metrics`].
     pub fn parks(&self) -> u64 {
         self.sum(|worker| worker.parks)
     }
 
     /// How often any worker was woken.
+    ///
+    /// # Examples
+    ///
+    /// See [`Metrics`].
     pub fn wake_ups(&self) -> u64 {
         self.sum(|worker| worker.wake_ups)
     }
 
     /// How often any worker has stolen from another.
+    ///
+    /// # Examples
+    ///
+    /// See [`Metrics`].
     pub fn steals(&self) -> u64 {
         self.sum(|worker| worker.steals)
     }
 
     /// How many tasks were stolen.
+    ///
+    /// # Examples
+    ///
+    /// See [`Metrics`].
     pub fn stolen(&self) -> u64 {
         self.sum(|worker| worker.stolen)
     }
