@@ -40,7 +40,6 @@ pub use dump::{Dump, TaskDump, TaskState};
 pub use histogram::Histogram;
 pub use snapshot::{Metrics, WorkerMetrics};
 
-#[allow(unused_imports, reason = "for the controller of the elastic pacer")]
-pub(crate) use histogram::{BUCKETS, Counts, quantile, upper_bound};
+pub(crate) use histogram::{BUCKETS, upper_bound};
 pub(crate) use meter::{Meter, Tally, Waited};
 pub(crate) use sample::{NUMBER_BITS, Sampler};
