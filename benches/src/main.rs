@@ -75,6 +75,9 @@ fn options() -> Result<Options, String> {
             _ => return Err(format!("{flag} is no option; there are --rounds, --workers, --row and --into")),
         }
     }
+    if options.into.is_some() && !options.row.is_empty() {
+        return Err("--into is for the whole table, --row for a part of it: one of them".to_owned());
+    }
     Ok(options)
 }
 
@@ -109,6 +112,9 @@ fn run(options: &Options) -> Result<(), String> {
     beside_wake_ups(&mut table, options, 512);
     yield_calls(&mut table, options.workers);
     ROWS.iter().enumerate().for_each(|(index, row)| micro(&mut table, options, index, row));
+    if table.lines.is_empty() {
+        return Err(format!("--row {}: no line has that in its name", options.row));
+    }
     let losses = report::losses(&table.lines);
     println!("\n{losses}");
     let lines: Vec<_> = table.lines.iter().map(Line::to_string).collect();
@@ -199,7 +205,7 @@ fn beside_wake_ups(table: &mut Table<'_>, options: &Options, background: usize) 
     }
     let name = |part| format!("wake-ups beside {background} background tasks, {part}, µs");
     let names = [(name("p50"), Goal::None), (name("p99"), Goal::AtMost(60.0))];
-    if table.wants(&names[0].0) {
+    if names.iter().any(|(name, _)| table.wants(name)) {
         let load = load(options, background, 1_000);
         let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
         table.add_columns(names, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load))));
@@ -221,7 +227,7 @@ fn beside_requests(table: &mut Table<'_>, options: &Options, background: usize) 
         _ => [Goal::None; 3],
     };
     let names = [name("p50, µs"), name("p99, µs"), name("background work, CPUs")];
-    if !table.wants(&names[0]) {
+    if !names.iter().any(|name| table.wants(name)) {
         return;
     }
     let load = load(options, background, 2_000);

@@ -29,7 +29,7 @@ use kitchen::{Act, Kitchen};
 use options::Options;
 use outcome::Outcome;
 use progress::Progress;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
         Ok(None) => {
-            println!("{}", options::HELP);
-            return ExitCode::SUCCESS;
+            let said = say(options::HELP);
+            return if said.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         Err(error) => {
             eprintln!("{error}\n\n{}", options::HELP);
@@ -80,15 +80,27 @@ fn run(options: &Options) -> io::Result<()> {
         progress.act_over(act.name());
     }
     progress.end();
-    picture::draw(&options.picture, &outcomes, options)?;
-    if options.json {
-        println!("{}", outcome::json(&outcomes, options));
-        return Ok(());
+    // Drawn first, and reported last: who cannot have the picture still gets the figures.
+    let drawn = picture::draw(&options.picture, &outcomes, options);
+    let text = if options.json {
+        outcome::json(&outcomes, options)
+    } else {
+        let picture = match drawn {
+            Ok(()) => format!("\n\nEvery request, act by act: {}", options.picture.display()),
+            Err(_) => String::new(),
+        };
+        format!("{}\n{}{picture}", outcome::table(&outcomes, options, real_time), outcome::moral(&outcomes))
+    };
+    say(&text)?;
+    drawn
+}
+
+/// Prints a text. Whoever stops reading it (`| head`) has read enough.
+fn say(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
     }
-    println!("{}", outcome::table(&outcomes, options, real_time));
-    println!("{}\n", outcome::moral(&outcomes));
-    println!("Every request, act by act: {}", options.picture.display());
-    Ok(())
 }
 
 /// Seconds, for the arithmetic of reports.

@@ -19,6 +19,9 @@ The sandwich counter: requests over loopback TCP beside background jobs, in four
 /// How many background jobs there are for each worker.
 const JOBS_FOR_EACH_WORKER: usize = 64;
 
+/// Every request is kept until the end, for the percentiles: some 50 bytes each, in each act.
+const MOST_REQUESTS: f64 = 1e7;
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Options {
     /// How long an act takes.
@@ -48,6 +51,9 @@ impl Options {
                 "--picture" => picture = args.next().ok_or("--picture needs the name of a file")?.into(),
                 _ => return Err(format!("{flag} is no option")),
             }
+        }
+        if secs * f64::from(rate) > MOST_REQUESTS {
+            return Err(format!("--secs {secs} with --rate {rate}: more than {MOST_REQUESTS} requests an act"));
         }
         let workers = workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
         let background = background.unwrap_or(JOBS_FOR_EACH_WORKER * workers);

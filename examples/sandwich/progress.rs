@@ -38,7 +38,7 @@ impl Progress {
     pub(crate) fn act_over(&mut self, act: &str) {
         self.over += 1;
         if !self.terminal {
-            eprintln!("act {} of {}: {act}: done", self.over, self.acts);
+            let _ = writeln!(stderr(), "act {} of {}: {act}: done", self.over, self.acts);
         }
     }
 
@@ -50,8 +50,9 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        // A terminal that has gone away is no reason to stop.
-        let _ = write!(stderr(), "\r\x1b[2K{text}");
+        // Cut off at the right edge: a line that went on in the next one could not be taken away again. A terminal that
+        // has gone away is no reason to stop.
+        let _ = write!(stderr(), "\r\x1b[2K\x1b[?7l{text}\x1b[?7h");
         let _ = stderr().flush();
     }
 }

@@ -73,7 +73,7 @@ fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
         }
     };
     // A variable, so that it is dropped after the future, in every edition. No code of the user's sees its name.
-    let mut tokens = lex("#[allow(clippy::expect_used)] let runtime =");
+    let mut tokens = lex("let runtime =");
     tokens.extend(giveway);
     tokens.extend(lex("::Builder::new().workers"));
     tokens.extend([TokenTree::from(Group::new(Delimiter::Parenthesis, workers))]);

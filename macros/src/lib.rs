@@ -25,7 +25,8 @@
 //! ```
 //!
 //! So the compiler checks the function as if the attribute were not there, and what is wrong with it is reported where it
-//! is. The function inside sees none of the local variables around it.
+//! is. The function inside sees none of the local variables around it, and if it is one of an `impl`, neither
+//! `Self` nor the generics of that.
 
 #![deny(unsafe_code)]
 

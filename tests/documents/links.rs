@@ -72,6 +72,32 @@ fn every_link_of_a_page_leads_somewhere() {
     crate::expect_none(&complaints, "Mend the links.");
 }
 
+/// The files that a page links to.
+fn linked_from(page: &str) -> Vec<String> {
+    let links = markdown::links(&workspace::read(page));
+    links.iter().map(|link| join(page, link.target.split('#').next().unwrap_or_default())).collect()
+}
+
+#[test]
+fn the_book_and_the_examples_have_whole_tables_of_contents() {
+    let book = linked_from("docs/README.md");
+    let pages = workspace::files_ending(".md").filter(|path| path.starts_with("docs/") && *path != "docs/README.md");
+    let mut missing: Vec<_> = pages
+        .filter(|page| !book.iter().any(|linked| linked == page))
+        .map(|page| format!("docs/README.md: `{page}` is not linked"))
+        .collect();
+    let listed = linked_from("examples/README.md");
+    let examples =
+        workspace::packages().iter().flat_map(|package| &package.targets).filter(|(kind, _)| kind == "example");
+    for (_, name) in examples {
+        let files = [format!("examples/{name}.rs"), format!("examples/{name}/main.rs")];
+        if !listed.iter().any(|linked| files.contains(linked)) {
+            missing.push(format!("examples/README.md: the example `{name}` is not linked"));
+        }
+    }
+    crate::expect_none(&missing, "Add a line for each.");
+}
+
 #[test]
 fn dead_links_are_noticed() {
     assert_eq!(fault("docs/io.md", "../README.md#status"), None);
