@@ -1,5 +1,6 @@
 //! The program under test: a server and its background jobs, on one runtime.
 
+use crate::machine::thread_time;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use giveway::Runtime;
 use giveway::net::{TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a request costs, and how long the background works from one chance to give way to the next.
 pub(crate) const CHUNK: Duration = Duration::from_micros(20);
@@ -78,7 +79,7 @@ pub(crate) struct Kitchen<'a> {
 impl<'a> Kitchen<'a> {
     /// Listens on a free port of the loopback address.
     pub(crate) fn open(runtime: &'a Runtime, workers: usize) -> io::Result<Self> {
-        let chunk = Work::that_takes(CHUNK, workers);
+        let chunk = Work::that_takes(CHUNK, workers)?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let address = listener.local_addr()?;
         runtime.spawn(async move {
@@ -148,25 +149,26 @@ struct Work {
 }
 
 impl Work {
-    /// What takes this long here and now with so many threads at it.
-    fn that_takes(time: Duration, threads: usize) -> Self {
+    /// What takes this long here and now with so many threads at it, by the CPU time that they have.
+    fn that_takes(time: Duration, threads: usize) -> io::Result<Self> {
         const TRY: Work = Work { rounds: 20_000 };
         let tries = || {
             let a_try = |_| {
-                let start = Instant::now();
+                let start = thread_time()?;
                 TRY.run();
-                start.elapsed().as_nanos()
+                Ok((thread_time()? - start).as_nanos())
             };
-            (0..1_000).map(a_try).collect::<Vec<_>>()
+            (0..1_000).map(a_try).collect::<io::Result<Vec<_>>>()
         };
-        let mut times: Vec<_> = std::thread::scope(|scope| {
+        let times: io::Result<Vec<_>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(tries)).collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("it only counts")).collect()
+            threads.into_iter().map(|thread| thread.join().expect("it only counts")).collect()
         });
+        let mut times = times?.concat();
         times.sort_unstable();
         let median = times[times.len() / 2].max(1);
         let rounds = u128::from(TRY.rounds) * time.as_nanos() / median;
-        Self { rounds: rounds.max(1) as u64 }
+        Ok(Self { rounds: rounds.max(1) as u64 })
     }
 
     fn run(self) {

@@ -15,6 +15,16 @@ pub(crate) fn cpu_time() -> io::Result<Duration> {
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
+/// CPU time that the calling thread has had: what it waited for a CPU does not count.
+pub(crate) fn thread_time() -> io::Result<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a writable `timespec`.
+    if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
 /// Whether threads of this process get real-time priority if they ask for it.
 pub(crate) fn allows_real_time() -> bool {
     // On a thread of its own: the caller keeps what it has.

@@ -47,3 +47,15 @@ fn no_block_of_rust_is_left_uncompiled() {
     }
     crate::expect_none(&complaints, "Every block of Rust on a page compiles, and runs unless it says `no_run`.");
 }
+
+#[test]
+fn the_page_of_benchmarks_has_its_table() {
+    let page = workspace::read("docs/benchmarks.md");
+    let (_, rest) = page.split_once("from here -->").expect("a mark where it begins");
+    let (table, _) = rest.split_once("<!-- to here -->").expect("a mark where it ends");
+    let lines = table.lines().filter(|line| line.starts_with("| ")).count();
+    assert!(
+        lines > 20,
+        "{lines} lines; `cargo run --release -p giveway-benches -- --into docs/benchmarks.md` makes them"
+    );
+}

@@ -162,6 +162,8 @@ impl Settings {
             format!("the minimum is {minimum}; paced work needs a share above zero, or it would wait for ever")
         } else if !(..=1.0).contains(&maximum) {
             format!("the maximum is {maximum}; there is no more than 1, which is every core")
+        } else if minimum > maximum {
+            format!("the minimum is {minimum}, and the maximum {maximum}; it belongs the other way round")
         } else if !in_order {
             format!("the baseline is {baseline}; it belongs between the minimum, {minimum}, and the maximum, {maximum}")
         } else if !(0.0..=f64::MAX).contains(&delta) {
@@ -223,7 +225,9 @@ mod tests {
             (Settings::new().baseline(0.01), "baseline"),
             (Settings::new().baseline(0.9), "baseline"),
             (Settings::new().baseline(f64::NAN), "baseline"),
-            (Settings::new().minimum(0.8), "baseline"),
+            (Settings::new().minimum(0.8), "minimum"),
+            (Settings::new().minimum(0.9).maximum(0.1), "minimum"),
+            (Settings::new().minimum(0.3), "baseline"),
             (Settings::new().delta_per_second(-0.1), "delta"),
             (Settings::new().delta_per_second(f64::NAN), "delta"),
             (Settings::new().delta_per_second(f64::INFINITY), "delta"),
