@@ -89,12 +89,42 @@ impl Machine for Host {
     }
 
     fn set_alarm(&self, at: u64, waker: &Waker) -> bool {
-        let alarm = self.shared.upgrade().and_then(|shared| shared.reactor.wake_at(at, waker));
-        let is_set = alarm.is_some();
+        // Dropped last, without the lock: it may be the last count, and the end of a reactor wakes whoever set an alarm.
+        let shared = self.shared.upgrade();
+        // Over all of it. An alarm that is in the reactor before it is in its place may go off meanwhile, and set the next one;
+        // and that one would then be taken for the older of the two, and stopped. Nobody else's code runs under it: the waker
+        // is the admission, which is alive.
         let mut set = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut *set, alarm);
-        drop(set);
-        drop(before);
-        is_set
+        *set = shared.as_ref().and_then(|shared| shared.reactor.wake_at(at, waker));
+        set.is_some()
+    }
+}
+
+#[cfg(all(test, not(giveway_loom)))]
+mod tests {
+    use super::*;
+    use crate::Builder;
+    use std::thread;
+
+    #[test]
+    fn an_alarm_that_went_off_before_its_setter_was_done_does_not_take_the_next_one_with_it() {
+        let runtime = Builder::new().workers(1).build().expect("a runtime starts");
+        let shared = &runtime.handle().shared;
+        let host = Host { shared: Arc::downgrade(shared), cores: 1, alarm: Default::default() };
+        let later = host.now() + 3_600_000_000_000;
+        let mut set = host.alarm.lock().unwrap();
+        thread::scope(|scope| {
+            let setter = scope.spawn(|| host.set_alarm(later, Waker::noop()));
+            // Long enough for it to come as far as it can.
+            (0..10_000).for_each(|_| thread::yield_now());
+            let in_reactor = shared.reactor.is_waited_for();
+            *set = shared.reactor.wake_at(later, Waker::noop());
+            drop(set);
+            assert!(setter.join().unwrap());
+            assert!(!in_reactor, "it might have gone off, and set the next one, and then stopped that");
+        });
+        assert!(shared.reactor.is_waited_for(), "the one that was set last is there");
+        drop(host);
+        assert!(!shared.reactor.is_waited_for());
     }
 }

@@ -32,8 +32,9 @@ pub trait Machine: Send + Sync {
     /// many waited so long. The last has no end: [`u64::MAX`]. See [`Admission`].
     fn latencies(&self, bucket: &mut dyn FnMut(u64, u64));
 
-    /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before may be forgotten. False if it will
-    /// never be woken, because the executor has ended; then everybody who waits is let go.
+    /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before may be forgotten. Several threads may
+    /// set it at once, in any order; but the last one that is set must go off. False if it will never be woken, because the
+    /// executor has ended; then everybody who waits is let go.
     ///
     /// An alarm that has been set must go off when the executor ends. See [`Admission`].
     fn set_alarm(&self, at: u64, alarm: &Waker) -> bool;

@@ -81,7 +81,7 @@ impl Bucket {
 
     /// In how many nanoseconds there is something to hand out.
     pub(super) fn ready_in(&self) -> u64 {
-        if self.tokens > 0.0 { 0 } else { (-self.tokens / self.rate) as u64 + 1 }
+        if self.tokens > 0.0 { 0 } else { ((-self.tokens / self.rate) as u64).saturating_add(1) }
     }
 }
 
@@ -138,6 +138,15 @@ mod tests {
                 bucket.fill(now);
                 assert_eq!(bucket.ready_in(), 0, "rate {rate}, slice {slice}");
             }
+        }
+    }
+
+    #[test]
+    fn at_a_rate_of_next_to_nothing_it_takes_for_ever() {
+        for rate in [f64::MIN_POSITIVE, 1e-12] {
+            let mut bucket = Bucket::new(rate, 0);
+            assert!(bucket.take(100 * MS));
+            assert_eq!(bucket.ready_in(), u64::MAX);
         }
     }
 
