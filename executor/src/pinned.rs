@@ -92,7 +92,7 @@ where
     runnable.metadata().pin_to(worker);
     // After the count of the lodging: see `Worker::drop_pinned`.
     if shared.admits(&runnable) {
-        shared.meter.queued_from_outside(runnable.metadata(), || shared.now());
+        shared.meter.queued_for(worker, runnable.metadata(), || shared.now());
         shared.push_pinned(worker, runnable);
     } else {
         drop(runnable);
@@ -105,7 +105,7 @@ fn schedule(runnable: Runnable, info: ScheduleInfo) {
     let worker = runnable.metadata().pinned_to();
     // SAFETY: the runtime is alive until the push, as argued at `worker::schedule`.
     let shared = unsafe { runnable.metadata().runtime() };
-    shared.meter.queued_from_outside(runnable.metadata(), || shared.now());
+    shared.meter.queued_for(worker, runnable.metadata(), || shared.now());
     if info.woken_while_running {
         shared.pinned_again(worker, runnable);
     } else {

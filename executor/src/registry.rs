@@ -86,12 +86,15 @@ impl Shard {
 /// The registry of one runtime.
 pub(crate) struct Registry {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
+    // Held by whoever turns the lists as it looks through them: two at once would take each other for the end.
+    turning: Mutex<()>,
 }
 
 impl Registry {
     pub(crate) fn new(shards: usize) -> Self {
         let empty = Shard { first: ptr::null(), last: ptr::null(), len: 0 };
-        Self { shards: (0..shards).map(|_| CachePadded::new(Mutex::new(empty))).collect() }
+        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(empty))).collect();
+        Self { shards, turning: Mutex::new(()) }
     }
 
     /// Adds a task. It must be removed before its metadata goes away.
@@ -147,8 +150,10 @@ impl Registry {
     }
 
     /// As [`Self::for_each`], but lets go of the lock after every few tasks: however many there are, no worker waits for
-    /// long. `f` says whether it has seen a task before. What comes or goes meanwhile may be missed.
+    /// long, but for another who does the same. `f` says whether it has seen a task before. What comes or goes meanwhile may
+    /// be missed.
     pub(crate) fn for_each_patiently(&self, mut f: impl FnMut(&Meta) -> Visit) {
+        let _turning = lock(&self.turning);
         for shard in &self.shards {
             // Should tasks come faster than we look at them.
             let most = 2 * lock(shard).len + AT_A_TIME;

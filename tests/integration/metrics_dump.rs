@@ -172,6 +172,21 @@ fn ten_thousand_that_wait_are_listed_once_each_time_after_time() {
 }
 
 #[test]
+fn dumps_at_the_same_time_take_no_tasks_from_each_other() {
+    with_runtimes(|runtime| {
+        let (wakers, count) = (Wakers::default(), 3_000);
+        let tasks: Vec<_> = (0..count).map(|_| runtime.spawn(wakers.park(()))).collect();
+        eventually(|| wakers.len() == count && runtime.dump().tasks().len() == count);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10).for_each(|_| assert_eq!(runtime.dump().tasks().len(), count)));
+            }
+        });
+        drop(tasks);
+    });
+}
+
+#[test]
 fn names_cannot_spoil_the_table() {
     with_runtimes(|runtime| {
         let task =

@@ -176,7 +176,8 @@ impl Shared {
             return Dump { tasks: Vec::new(), unlisted: 0 };
         }
         let now = self.meter.now(self.now());
-        let mut tasks = HashMap::new();
+        // Room for all: a map that grows is copied, and that would be under the lock of a shard.
+        let mut tasks = HashMap::with_capacity(self.registry.len() + MOST);
         self.registry.for_each_patiently(|meta| match tasks.entry(meta.id) {
             Entry::Occupied(_) => Visit::Again,
             Entry::Vacant(place) => {

@@ -116,8 +116,8 @@ pub(crate) struct Meter {
     // When the runtime was started, and when it ended; zero until then.
     born: u64,
     ended: AtomicU64,
-    // Yield points of threads in `block_on`, taken and declined.
-    outside: [AtomicU64; 2],
+    // Yield points of threads in `block_on`, taken and declined. Not on the line where every worker finds its tally.
+    outside: CachePadded<[AtomicU64; 2]>,
     // The time in seconds, or so, as a part of `Mark`. Written when it changes, by whoever has looked at the clock.
     seconds: CachePadded<AtomicU16>,
 }
@@ -157,14 +157,24 @@ impl Meter {
 
     /// A task is made runnable by a thread that holds no core of this runtime. For whoever queues it, before it does.
     pub(crate) fn queued_from_outside(&self, meta: &Meta, now: impl FnOnce() -> u64) {
+        self.queued_among(self.cores.len(), meta, now);
+    }
+
+    /// The same for a pinned task, by anybody. Its time is kept among those of its worker: one that is stuck keeps all that it
+    /// has in its inbox, and those of others must not run out for that.
+    pub(crate) fn queued_for(&self, core: usize, meta: &Meta, now: impl FnOnce() -> u64) {
+        self.queued_among(core, meta, now);
+    }
+
+    fn queued_among(&self, group: usize, meta: &Meta, now: impl FnOnce() -> u64) {
         SAMPLER.with(|sampler| {
             let due = sampler.is_due();
-            meta.set_mark(if due { self.time(sampler, self.cores.len(), now()) } else { Mark::QUEUED });
+            meta.set_mark(if due { self.time(sampler, group, now()) } else { Mark::QUEUED });
         });
     }
 
     /// A task is made runnable that is to be timed: its mark. `core` is of whoever queues it, or the number of cores if he
-    /// has none.
+    /// has none; for a pinned task its own.
     pub(crate) fn time(&self, sampler: &Sampler, core: usize, now: u64) -> Mark {
         sampler.timed(now);
         self.tell_time(now);

@@ -254,9 +254,10 @@ impl<T: PointerSized> Scheduler<T> {
     fn help_now(&self, core: &Local<T>) -> Option<T> {
         let mut stuck = self.others(core).filter(|other| other.is_stuck());
         let task = stuck.find_map(|other| other.steal_one().or_else(|| other.slot.take()));
-        if task.is_none() {
+        match task {
+            Some(_) => self.remote(core).count_steal(1),
             // Until the monitor says so again.
-            self.set_stuck(false);
+            None => self.set_stuck(false),
         }
         task
     }
