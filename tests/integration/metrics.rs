@@ -200,6 +200,25 @@ fn tasks_that_are_aborted_while_queued_do_not_keep_others_from_being_timed() {
 }
 
 #[test]
+fn pinned_tasks_behind_a_stuck_worker_do_not_keep_others_from_being_timed() {
+    let runtime = runtime(2);
+    let (handle, gate) = (runtime.handle(), Gate::new());
+    let _stuck = occupy(handle, 1, &gate);
+    // The first task that a thread makes runnable is timed. They never end, so every other one goes to the worker that is stuck.
+    for _ in 0..64 {
+        outside(|| drop(giveway::task::Builder::new().spawn_pinned_on(std::future::pending::<()>, handle)));
+    }
+    eventually(|| runtime.metrics().tasks >= 32);
+    let before = runtime.metrics();
+    for _ in 0..20 {
+        runtime.block_on(outside(|| handle.spawn(async {}))).unwrap();
+    }
+    let after = runtime.metrics().since(&before);
+    assert!(after.foreground_latency.count() >= 20, "each was the first of its thread: {after}");
+    gate.open();
+}
+
+#[test]
 fn what_is_stolen_is_counted_by_the_thief() {
     with_runtimes_of(2, |runtime| {
         let before = runtime.metrics();

@@ -418,6 +418,7 @@ fn what_waits_behind_a_stuck_core_is_taken_over_by_one_that_never_searches() {
     assert_eq!(scheduler.help_the_stuck(&cores[1]).as_deref(), Some(&0));
     assert!(scheduler.help_the_stuck(&cores[1]).is_none(), "its own work has the next turn");
     assert_eq!(scheduler.help_the_stuck(&cores[1]).as_deref(), Some(&1));
+    assert_eq!(scheduler.cores()[1].steals(), (2, 2), "it counts as stolen");
 }
 
 /// Says that every core is stuck in the poll that it is in.
