@@ -2,12 +2,16 @@
 
 use super::long_poll::{LongPoll, Reports};
 use crate::blocking::Loan;
-use crate::runtime::Shared;
+use crate::runtime::{Post, Shared};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a poll may go on before it is asked to return.
 const SLICE: Duration = Duration::from_millis(10);
+
+/// With so much time on a CPU a poll that was asked to return, and can, has returned. More than a tick of the kernel: a part of
+/// it may have been before the question.
+const ENOUGH_TO_HEAR: Duration = Duration::from_millis(5);
 
 /// A poll that has not returned after so long is reported all the same.
 const REPORT_AFTER: Duration = Duration::from_secs(1);
@@ -27,8 +31,9 @@ struct Seen {
     began: Instant,
     // Since when nobody has asked it to return.
     unasked_since: Instant,
-    // It was asked to return at the last look.
+    // It was asked to return, and how long its thread had had a CPU by then, if anybody wants to know and the OS tells.
     asked: bool,
+    had_cpu: Option<Duration>,
     // It was asked to return, and did not.
     deaf: bool,
     // How long its thread had waited for a CPU when it was seen the second time.
@@ -39,7 +44,17 @@ struct Seen {
 
 impl Seen {
     fn new(poll: u32, loan: Option<Loan>, now: Instant) -> Self {
-        Self { poll, loan, began: now, unasked_since: now, asked: false, deaf: false, starved: None, report: None }
+        Self {
+            poll,
+            loan,
+            began: now,
+            unasked_since: now,
+            asked: false,
+            had_cpu: None,
+            deaf: false,
+            starved: None,
+            report: None,
+        }
     }
 }
 
@@ -88,14 +103,18 @@ impl Polls {
     }
 
     fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {
+        let wanted = self.reports.are_wanted(shared);
         let seen = &mut self.seen[index];
-        if seen.asked || !running {
+        if seen.asked && running && seen.had_cpu.is_some_and(|had| could_not_hear(&shared.posts[index], had)) {
+            // It has had no CPU since. That is nobody's fault in here, and the request stands.
+        } else if seen.asked || !running {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
             shared.scheduler.has_returned(index);
             seen.deaf |= seen.asked;
             (seen.asked, seen.unasked_since) = (false, now);
         } else if now - seen.unasked_since >= SLICE {
+            seen.had_cpu = if wanted { shared.posts[index].had_cpu() } else { None };
             shared.scheduler.ask_to_return(index, seen.poll);
             seen.asked = true;
         }
@@ -147,4 +166,10 @@ impl Polls {
             self.reports.send(shared, &mut report);
         }
     }
+}
+
+/// Whether a thread that had this much CPU time when it was asked something has had none since, though it wants some.
+fn could_not_hear(post: &Post, had: Duration) -> bool {
+    let had_since = post.had_cpu().map_or(Duration::MAX, |now| now.saturating_sub(had));
+    had_since < ENOUGH_TO_HEAR && post.wants_cpu() == Some(true)
 }

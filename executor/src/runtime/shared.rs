@@ -163,17 +163,38 @@ impl Post {
         self.thread.load(Relaxed)
     }
 
-    /// How long the thread that holds the core has waited for a CPU since it was started, as far as the OS tells.
+    /// How long the thread that holds the core has waited for a CPU since it was started, as far as the OS tells: not what it
+    /// waits for one now.
     pub(crate) fn starved(&self) -> Duration {
-        #[cfg(target_os = "linux")]
-        {
-            // Three numbers: time on a CPU, time waiting for one, how often it had one.
-            let stat = std::fs::read_to_string(format!("/proc/self/task/{}/schedstat", self.thread()));
-            let waited = stat.ok().and_then(|stat| stat.split_ascii_whitespace().nth(1)?.parse().ok());
-            Duration::from_nanos(waited.unwrap_or(0))
-        }
-        #[cfg(not(target_os = "linux"))]
-        Duration::ZERO
+        self.schedule_figure(1).unwrap_or(Duration::ZERO)
+    }
+
+    /// How long the thread that holds the core has had a CPU, if the OS tells; and that is now, if it sleeps.
+    pub(crate) fn had_cpu(&self) -> Option<Duration> {
+        self.schedule_figure(0)
+    }
+
+    /// Whether the thread that holds the core has a CPU or waits for one, if the OS tells.
+    pub(crate) fn wants_cpu(&self) -> Option<bool> {
+        let stat = self.proc_file("stat")?;
+        // Behind the name, which is in brackets and may contain some.
+        Some(stat.rsplit_once(") ")?.1.starts_with('R'))
+    }
+
+    fn schedule_figure(&self, index: usize) -> Option<Duration> {
+        // Three numbers: time on a CPU, time waiting for one, how often it had one.
+        let stat = self.proc_file("schedstat")?;
+        stat.split_ascii_whitespace().nth(index)?.parse().ok().map(Duration::from_nanos)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn proc_file(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(format!("/proc/self/task/{}/{name}", self.thread())).ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn proc_file(&self, _name: &str) -> Option<String> {
+        None
     }
 
     /// Whether a task is running.
