@@ -256,7 +256,7 @@ impl fmt::Display for Metrics {
         writeln!(f, "wake-ups            {made} made, {avoided} avoided, {} hand-offs", self.hand_offs())?;
         writeln!(f, "global queues       injector {}, yield queue {}", self.injector, self.yield_queue)?;
         let (queued, running, threads) = (self.blocking_queued, self.blocking_running, self.blocking_threads);
-        writeln!(f, "blocking jobs       {queued} queued, {running} running, {threads} threads")?;
+        writeln!(f, "blocking jobs       {queued} queued, {running} running, threads {threads}")?;
         write!(f, "{:>6} {:>6} {:>5} {:>6} {:>7}", "worker", "deque", "slot", "inbox", "busy")?;
         write!(f, " {:>12} {:>10} {:>10} {:>10} {:>10}", "polls", "hand-offs", "parks", "wake-ups", "steals")?;
         for (number, worker) in self.workers.iter().enumerate() {

@@ -231,7 +231,7 @@ impl Handle {
 
     /// What the runtime has counted and timed since it was started; see [`metrics`](crate::metrics).
     ///
-    /// From any thread, at any time, also in a task or a hook. It disturbs no worker: what it reads, each core has counted for
+    /// From any thread, at any time, also in a task or a hook. It hardly disturbs a worker: what it reads, each core has counted for
     /// itself. Once the runtime has been shut down it gives the last figures, and so it does in the child of a `fork`. It takes
     /// some microseconds, and more with many workers: a matter of seconds, not of requests.
     ///
@@ -252,8 +252,8 @@ impl Handle {
     /// What the tasks of the runtime are doing at this moment; see [`Dump`].
     ///
     /// Passive: nothing is polled, nobody is stopped, and no lock is held for long, however many tasks there are. From any
-    /// thread, at any time, also in a task or a hook. Once the runtime has been shut down there are no tasks, nor in the child
-    /// of a `fork`.
+    /// thread, at any time, also in a task or a hook. Once the runtime has been shut down there are no tasks, but for those that
+    /// [`shutdown_timeout`](crate::Runtime::shutdown_timeout) had to leave behind; and none in the child of a `fork`.
     ///
     /// # Not guaranteed
     ///
