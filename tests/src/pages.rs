@@ -53,6 +53,3 @@ mod tuning {}
 
 #[doc = include_str!("../../docs/what_for.md")]
 mod what_for {}
-
-#[doc = include_str!("../../docs/looking_inside.md")]
-mod looking_inside {}
