@@ -44,30 +44,17 @@ fn l2_the_monitor_frees_a_task_in_the_slot_of_a_worker_that_is_stuck() {
 
 #[test]
 fn l4_f3_a_task_from_outside_runs_though_every_worker_has_endless_work_of_its_own() {
-    with_runtimes(|runtime| {
-        let stop = Arc::new(AtomicBool::new(false));
-        let busy: Vec<_> = (0..4 * runtime.handle().workers())
-            .map(|_| {
-                let stop = stop.clone();
-                runtime.spawn(async move {
-                    while !stop.load(SeqCst) {
-                        giveway::yield_now().await;
-                    }
-                })
-            })
-            .collect();
-        runtime.block_on(runtime.spawn(async {})).unwrap();
-        stop.store(true, SeqCst);
-        runtime.block_on(async {
-            for task in busy {
-                task.await.unwrap();
-            }
-        });
-    });
+    tasks_from_outside_run_beside(|| {}, 1);
 }
 
 #[test]
 fn l4_f3_a_task_from_outside_runs_though_every_poll_is_long_and_every_worker_is_helped() {
+    // Long enough for the monitor to see: the others come for what waits behind it.
+    tasks_from_outside_run_beside(|| std::thread::sleep(Duration::from_millis(12)), 3);
+}
+
+/// Runs so many tasks from outside, one after the other, while every worker has four that do `work` in each of endless polls.
+fn tasks_from_outside_run_beside(work: fn(), tasks: usize) {
     with_runtimes(|runtime| {
         let stop = Arc::new(AtomicBool::new(false));
         let busy: Vec<_> = (0..4 * runtime.handle().workers())
@@ -75,14 +62,13 @@ fn l4_f3_a_task_from_outside_runs_though_every_poll_is_long_and_every_worker_is_
                 let stop = stop.clone();
                 runtime.spawn(async move {
                     while !stop.load(SeqCst) {
-                        // Long enough for the monitor to see: the others come for what waits behind it.
-                        std::thread::sleep(Duration::from_millis(12));
+                        work();
                         giveway::yield_now().await;
                     }
                 })
             })
             .collect();
-        for _ in 0..3 {
+        for _ in 0..tasks {
             runtime.block_on(runtime.spawn(async {})).unwrap();
         }
         stop.store(true, SeqCst);

@@ -8,31 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-macro_rules! reads {
-    ($([$($generics:tt)*] $type:ty, $this:ident => $socket:expr;)*) => { $(
-        impl<$($generics)*> Read for $type {
-            fn poll_read(
-                self: Pin<&mut Self>,
-                cx: &mut Context<'_>,
-                buf: ReadBufCursor<'_>,
-            ) -> Poll<io::Result<()>> {
-                let $this = &*self;
-                poll_read($socket, cx, buf)
-            }
-        }
-    )* };
-}
-
-macro_rules! writes {
-    ($([$($generics:tt)*] $type:ty;)*) => { $(
-        /// Shutting down is for the direction of writing. Flushing does nothing: nothing is kept back.
-        impl<$($generics)*> Write for $type {
-            writes_as_futures!();
-        }
-    )* };
-}
-
-each_stream!(reads, writes);
+implement_for_streams!(Read, ReadBufCursor<'_>, Write);
 
 /// Reads into what nobody has written to yet, for the reason that is given with tokio's traits.
 fn poll_read<T: ByteStream>(io: &Async<T>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {

@@ -1,11 +1,12 @@
 //! The traits of other crates for our streams. What they ask for is done by the functions of `bytes`, and spends the budget
 //! as there.
 
-/// Gives a macro every type that reads, and another every one that writes: its generics, its name, and how to get from a
-/// reference to it to its socket. No blanket implementation can do that for a trait of another crate.
-macro_rules! each_stream {
-    ($reads:ident, $writes:ident) => {
-        $reads! {
+/// Implements a trait that reads and one that writes for every stream and half of one: no blanket implementation can do that
+/// for a trait of another crate. Both have the methods of [`writes_as_futures`], and `poll_read` of the caller's module reads
+/// from a socket into a buffer of type `$buffer`.
+macro_rules! implement_for_streams {
+    ($read:ident, $buffer:ty, $write:ident) => {
+        reads! { $read, $buffer:
             [] crate::net::TcpStream, this => this.socket();
             [] &crate::net::TcpStream, this => this.socket();
             [] crate::net::UnixStream, this => this.socket();
@@ -13,7 +14,7 @@ macro_rules! each_stream {
             [S: Stream] crate::net::ReadHalf<'_, S>, this => this.as_ref().socket();
             [S: Stream] crate::net::OwnedReadHalf<S>, this => this.as_ref().socket();
         }
-        $writes! {
+        writes! { $write:
             [] crate::net::TcpStream;
             [] &crate::net::TcpStream;
             [] crate::net::UnixStream;
@@ -22,6 +23,27 @@ macro_rules! each_stream {
             [S: Stream] crate::net::OwnedWriteHalf<S>;
         }
     };
+}
+
+/// For each type: its generics, its name, and how to get from a reference to it to its socket.
+macro_rules! reads {
+    ($trait:ident, $buffer:ty: $([$($generics:tt)*] $type:ty, $this:ident => $socket:expr;)*) => { $(
+        impl<$($generics)*> $trait for $type {
+            fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: $buffer) -> Poll<io::Result<()>> {
+                let $this = &*self;
+                poll_read($socket, cx, buf)
+            }
+        }
+    )* };
+}
+
+macro_rules! writes {
+    ($trait:ident: $([$($generics:tt)*] $type:ty;)*) => { $(
+        /// Shutting down is for the direction of writing. Flushing does nothing: nothing is kept back.
+        impl<$($generics)*> $trait for $type {
+            writes_as_futures!();
+        }
+    )* };
 }
 
 /// The methods of a trait that writes. Those of tokio and of hyper have the same names.
