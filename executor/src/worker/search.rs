@@ -66,7 +66,7 @@ impl Worker {
         let busy_for = self.counting_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
         let mut alone = 0;
         if reactor.has_anything_for(self.index()) {
-            alone = reactor.alone_for();
+            alone = now.saturating_sub(reactor.looked_at());
             if alone >= interval {
                 self.take_turn();
             }
