@@ -181,26 +181,23 @@ fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
 #[test]
 fn a_polite_pinned_task_lets_everything_else_go_first_and_goes_on() {
     let (_watch, runtime) = (watch(), runtime(1));
-    let (log, gate) = (Log::default(), Gate::new());
-    let busy = occupy(runtime.handle(), 1, &gate);
+    let log = Log::default();
     let pinned = runtime.spawn_pinned({
-        let log = log.clone();
+        let (log, handle) = (log.clone(), runtime.handle().clone());
         move || async move {
             log.add("pinned");
+            let others = outside(|| {
+                ["first", "second", "third"].map(|name| {
+                    let log = log.clone();
+                    handle.spawn(async move { log.add(name) })
+                })
+            });
             giveway::yield_now_if_busy().await;
             log.add("pinned again");
+            join_all(others).await;
         }
     });
-    let others: Vec<_> = ["first", "second", "third"]
-        .into_iter()
-        .map(|name| {
-            let log = log.clone();
-            runtime.spawn(async move { log.add(name) })
-        })
-        .collect();
-    gate.open();
     runtime.block_on(pinned).unwrap();
-    runtime.block_on(join_all(others.into_iter().chain(busy)));
     log.assert(&["pinned", "first", "second", "third", "pinned again"]);
 }
 
