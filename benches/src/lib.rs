@@ -10,5 +10,6 @@ pub mod peers;
 pub mod report;
 pub mod requests;
 pub mod rows;
+pub mod usage;
 pub mod wake;
 pub mod work;

@@ -14,6 +14,7 @@ use giveway_benches::cost::{keep_others_busy, per_call, thread_time, wall_time};
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
 use giveway_benches::report::{self, Goal, Line, Summary};
 use giveway_benches::rows::{self, ROWS, Row};
+use giveway_benches::usage::usage;
 use giveway_benches::work::{interleaved, percentile, rounds_per_microsecond};
 use giveway_benches::{requests, wake};
 use std::time::{Duration, Instant};
@@ -36,22 +37,13 @@ fn measure<P: Peer>(row: usize, workers: usize) -> Sample {
     let busy = rows::wants_busy(row).then(|| rows::keep_busy::<P>(workers));
     // Let the peer's own wake-ups of the run before settle.
     std::thread::sleep(Duration::from_millis(2));
-    let (switches, start) = (voluntary_switches(), Instant::now());
+    let (switches, start) = (usage().voluntary_switches, Instant::now());
     rows::run::<P>(row);
-    let sample = Sample { time: start.elapsed(), switches: voluntary_switches() - switches };
+    let sample = Sample { time: start.elapsed(), switches: usage().voluntary_switches - switches };
     if let Some(busy) = busy {
         busy.end();
     }
     sample
-}
-
-fn voluntary_switches() -> u64 {
-    // SAFETY: an all-zero `rusage` is a valid value of a plain C struct.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a writable `rusage`.
-    let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    assert_eq!(failed, 0, "getrusage of the own process cannot fail");
-    u64::try_from(usage.ru_nvcsw).expect("a count")
 }
 
 struct Options {

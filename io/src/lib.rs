@@ -12,6 +12,7 @@ mod horizon;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 pub mod net;
+mod punctual;
 mod reactor;
 mod source;
 mod sys;

@@ -11,6 +11,7 @@
 //! The protocols are in `reactor.md`.
 
 use crate::horizon::Horizon;
+use crate::punctual::Punctual;
 use crate::source::{Direction, Source};
 use crate::sys::{Events, Waiter};
 use crate::timer::{self, NEVER, Shard};
@@ -47,6 +48,13 @@ impl Home {
     }
 }
 
+/// What whoever has the turn needs.
+#[derive(Debug)]
+struct Seat {
+    events: Events,
+    punctual: Punctual,
+}
+
 /// Waits for file descriptors and timers.
 ///
 /// # Examples
@@ -55,7 +63,7 @@ impl Home {
 pub struct Reactor {
     home: Arc<Home>,
     // Held by whoever takes a turn.
-    turn: Mutex<Events>,
+    turn: Mutex<Seat>,
     sources: Mutex<Slab<Arc<Source>>>,
     // How many there are, to know without the lock whether the kernel has to be asked.
     registered: AtomicUsize,
@@ -78,7 +86,7 @@ pub enum Wait<'a> {
     /// Looks and returns.
     Not,
     /// Until something is ready or due, or somebody calls back; unless this says that it is not to wait. It is asked with the
-    /// turn in hand: from then on nobody else can take a call-back away.
+    /// turn in hand: from then on nobody else can take a call-back away. It may be asked more than once.
     Unless(&'a dyn Fn() -> bool),
 }
 
@@ -110,7 +118,7 @@ impl Reactor {
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
         let home = Arc::new(Home { waiter: Waiter::new()?, horizon: CachePadded::new(Horizon::new()) });
         Ok(Arc::new(Self {
-            turn: Mutex::new(Events::new()),
+            turn: Mutex::new(Seat { events: Events::new(), punctual: Punctual::default() }),
             sources: Mutex::new(Slab::new()),
             registered: AtomicUsize::new(0),
             shards: (0..=shards).map(|_| Shard::acquire(home.clone())).collect(),
@@ -297,8 +305,8 @@ impl Reactor {
     ///
     /// See the page of the [module](crate::driver).
     pub fn turn(&self, wait: Wait<'_>, woken: &mut Vec<Waker>) -> io::Result<Turn> {
-        let mut events = match self.turn.try_lock() {
-            Ok(events) => events,
+        let mut seat = match self.turn.try_lock() {
+            Ok(seat) => seat,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Ordering: relaxed. Who sees it set too late comes again; too long, and he who waited is awake, and will be
             // the one to wait when he has nothing to do.
@@ -306,31 +314,62 @@ impl Reactor {
             Err(TryLockError::WouldBlock) => return Ok(Turn::Looks),
         };
         let result = match wait {
-            Wait::Not if self.has_sources() => self.home.waiter.wait(&mut events, Some(Duration::ZERO)),
-            Wait::Not => Ok(()),
+            Wait::Not => self.look(&mut seat.events),
             Wait::Unless(not_to) if not_to() => return Ok(Turn::Taken),
-            Wait::Unless(_) => self.block(&mut events),
+            Wait::Unless(not_to) => self.block(&mut seat, not_to),
         };
         let now = self.now();
         self.looked_at.store(now, Relaxed);
-        let result = result.map(|()| self.dispatch(&mut events, woken));
-        drop(events);
+        let result = result.map(|()| self.dispatch(&mut seat.events, woken));
+        drop(seat);
         self.shards.iter().for_each(|shard| shard.fire(now, woken));
         result.map(|()| Turn::Taken)
     }
 
-    fn block(&self, events: &mut Events) -> io::Result<()> {
+    /// Asks the kernel, if there is anything to ask for.
+    fn look(&self, events: &mut Events) -> io::Result<()> {
+        if self.has_sources() { self.home.waiter.wait(events, Some(Duration::ZERO)) } else { Ok(()) }
+    }
+
+    fn block(&self, seat: &mut Seat, not_to: &dyn Fn() -> bool) -> io::Result<()> {
         let until = self.home.horizon.plan(|| self.earliest());
-        let timeout = match until {
-            NEVER => None,
-            until => Some(Duration::from_nanos(until.saturating_sub(self.now()))),
-        };
         // Ordering: relaxed, here and below: see `turn`.
         self.waits.store(true, Relaxed);
-        let result = self.home.waiter.wait(events, timeout);
+        let result = match until {
+            NEVER => self.home.waiter.wait(&mut seat.events, None),
+            until => self.wait_until(until, seat, not_to),
+        };
         self.waits.store(false, Relaxed);
         self.home.horizon.awake();
         result
+    }
+
+    fn wait_until(
+        &self,
+        until: u64,
+        Seat { events, punctual }: &mut Seat,
+        not_to: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
+        let mut now = self.now();
+        if let Some(sleep) = punctual.sleep_for(until.saturating_sub(now)) {
+            self.home.waiter.wait(events, Some(Duration::from_nanos(sleep)))?;
+            let over = now + sleep;
+            now = self.now();
+            if now < over || !events.is_empty() {
+                // Called back, or something is ready.
+                return Ok(());
+            }
+            punctual.slept(now - over);
+        }
+        // Too late to sleep. A timer that is made meanwhile may come first.
+        let awake_since = now;
+        while now < until.min(self.earliest()) && events.is_empty() && !not_to() {
+            std::hint::spin_loop();
+            self.look(events)?;
+            now = self.now();
+        }
+        punctual.stayed_awake(now - awake_since);
+        Ok(())
     }
 
     fn dispatch(&self, events: &mut Events, woken: &mut Vec<Waker>) {
@@ -338,7 +377,7 @@ impl Reactor {
             return;
         }
         let sources = self.lock_sources();
-        for event in events.drain() {
+        for event in events.iter() {
             // Gone already; or another by now, which then tries once in vain.
             let Some(source) = sources.get(event.key) else { continue };
             if event.readable {
@@ -348,6 +387,7 @@ impl Reactor {
                 source.set_ready(Direction::Write, event.more_to_write, woken);
             }
         }
+        events.clear();
     }
 
     /// Calls back the thread that waits in its turn. One that is about to has to find out by itself, by what it is asked

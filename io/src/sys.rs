@@ -148,14 +148,18 @@ mod epoll {
             self.0.is_empty()
         }
 
-        pub(crate) fn drain(&mut self) -> impl Iterator<Item = Event> {
+        pub(crate) fn clear(&mut self) {
+            self.0.clear();
+        }
+
+        pub(crate) fn iter(&self) -> impl Iterator<Item = Event> {
             const READ: EventFlags = EventFlags::IN
                 .union(EventFlags::RDHUP)
                 .union(EventFlags::PRI)
                 .union(EventFlags::HUP)
                 .union(EventFlags::ERR);
             const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
-            self.0.drain(..).map(|event| {
+            self.0.iter().map(|event| {
                 let flags = event.flags;
                 let gone = flags.intersects(EventFlags::HUP.union(EventFlags::ERR));
                 Event {
@@ -236,7 +240,11 @@ mod portable {
             self.0.is_empty()
         }
 
-        pub(crate) fn drain(&mut self) -> impl Iterator<Item = Event> {
+        pub(crate) fn clear(&mut self) {
+            self.0.clear();
+        }
+
+        pub(crate) fn iter(&self) -> impl Iterator<Item = Event> {
             self.0.iter().map(|event| Event {
                 key: event.key,
                 readable: event.readable,

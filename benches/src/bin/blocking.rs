@@ -11,6 +11,7 @@
 use futures::channel::oneshot;
 use giveway_benches::crew::Crew;
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
+use giveway_benches::usage::usage;
 use giveway_benches::work::{microseconds, percentile, rounds_per_microsecond, spin};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -153,12 +154,9 @@ fn in_task<P: Peer, T: Send + 'static>(task: impl Future<Output = T> + Send + 's
     P::block_on(async { P::spawn(task).await })
 }
 
-fn context_switches() -> i64 {
-    // SAFETY: the struct is plain numbers, for which zero is valid.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: writes to the struct.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    usage.ru_nvcsw + usage.ru_nivcsw
+fn context_switches() -> u64 {
+    let usage = usage();
+    usage.voluntary_switches + usage.involuntary_switches
 }
 
 /// How long each of sixteen tasks waited that were queued just before a call of 5 ms, two hundred times.
