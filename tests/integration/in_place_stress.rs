@@ -90,7 +90,8 @@ fn short_calls_from_a_place_that_was_long_and_long_ones_from_one_that_was_short(
     });
 }
 
-/// A place that is trusted to be short is left alone by everybody but the monitor, on its rounds.
+/// A place that is trusted to be short is left alone by everybody but the monitor, on its rounds. (golang 28701: a monitor that
+/// compared with what it had seen too long ago took no core back any more.)
 #[test]
 fn a_call_that_blocks_from_a_place_that_was_short_loses_its_core_too() {
     fn place(gate: Option<&Gate>) {

@@ -93,7 +93,7 @@ fn an_interval_ticks_in_a_task() {
     });
 }
 
-/// tokio 4730, 6315: one bad poll stalls I/O and timers for everybody.
+/// tokio 4730, 6315; slatedb PR 1964: one bad poll stalls I/O and timers for everybody.
 #[test]
 fn a_poll_that_blocks_does_not_stop_timers_and_sockets_of_other_workers() {
     let _watch = watch();
@@ -112,7 +112,7 @@ fn a_poll_that_blocks_does_not_stop_timers_and_sockets_of_other_workers() {
 
 /// tokio PR 5223, PR 7185: tasks that always yield kept the driver from running.
 #[test]
-fn workers_that_are_always_busy_serve_timers_and_sockets() {
+fn f5_workers_that_are_always_busy_serve_timers_and_sockets() {
     with_runtimes(|runtime| {
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let busy: Vec<_> = (0..4 * runtime.handle().workers())

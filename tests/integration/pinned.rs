@@ -55,7 +55,7 @@ fn an_rc_lives_across_awaits() {
 
 /// Woken by others, by timers, by itself; beside tasks that everybody steals, and tasks that block in place.
 #[test]
-fn it_never_moves_and_steals_never_take_it() {
+fn i7_it_never_moves_and_steals_never_take_it() {
     with_runtimes(|runtime| {
         let stop = Arc::new(AtomicBool::new(false));
         let noise: Vec<_> = (0..8)

@@ -4,7 +4,7 @@
 use giveway_tests::{Gate, recv, with_runtimes, with_runtimes_of};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn l1_work_queued_on_a_worker_that_is_held_up_is_taken_by_an_idle_one() {
@@ -167,6 +167,34 @@ fn f1_an_idle_worker_helps_every_busy_one() {
         runtime.block_on(async {
             for holder in holders {
                 holder.await.unwrap();
+            }
+        });
+    });
+}
+
+/// Each would go on for ever by itself, in one poll: nothing that it waits for is ever late.
+#[test]
+fn f2_tasks_that_never_wait_all_get_their_turns() {
+    with_runtimes(|runtime| {
+        let tasks = 4 * runtime.handle().workers();
+        let started = Arc::new(AtomicUsize::new(0));
+        let endless: Vec<_> = (0..tasks)
+            .map(|_| {
+                let started = started.clone();
+                runtime.spawn(async move {
+                    started.fetch_add(1, SeqCst);
+                    while started.load(SeqCst) < tasks {
+                        // Operations that are so long that it is the time which ends the poll, and not their number.
+                        let operation = Instant::now();
+                        while operation.elapsed() < Duration::from_micros(200) {}
+                        giveway::budget::consume().await;
+                    }
+                })
+            })
+            .collect();
+        runtime.block_on(async {
+            for task in endless {
+                task.await.unwrap();
             }
         });
     });

@@ -31,7 +31,8 @@ fn work_queued_behind_a_rogue_poll_is_taken_by_another_worker() {
     });
 }
 
-/// tokio 4941: a task in the slot of a worker that is stuck.
+/// tokio 4941: a task in the slot of a worker that is stuck. (tokio stole it from every worker once, PR 7431, and took that
+/// back, PR 8100: see 8065 for what it cost. Here it is stolen from a worker that is stuck, and from no other.)
 #[test]
 fn a_task_woken_into_the_slot_of_a_rogue_poll_is_taken_by_another_worker() {
     with_runtimes_of(2, |runtime| {

@@ -1,8 +1,7 @@
 //! The work-stealing specification, clause by clause, over the scheduler's plain data.
 //!
-//! I: invariants, L: liveness, S: safety, F: fairness. Those that need threads (L1, L2, S1, S2, F1, F4 again) are in
-//! the integration tests under the same names; those that are elsewhere or do not apply (I7, F2, F5) are discussed in
-//! `docs/architecture.md`.
+//! I: invariants, L: liveness, S: safety, F: fairness. Those that need threads (I7, L1, L2, S1, S2, F1, F2, F5, and F4 again)
+//! are in the integration tests under the same names.
 
 use super::*;
 use std::collections::HashSet;

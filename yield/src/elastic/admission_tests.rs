@@ -11,6 +11,7 @@ fn exhaust(board: &Board, admission: &Arc<Admission>) {
     while admission.ask(board.now(), 0, SLICE, Waker::noop()).is_none() {}
 }
 
+/// cockroach 66881: a controller that goes on at a fixed rate, and uses CPU time while nobody is there.
 #[test]
 fn without_anybody_who_waits_no_alarm_is_set() {
     let board = Board::new(1);
