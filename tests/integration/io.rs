@@ -180,7 +180,7 @@ fn a_socket_that_outlives_its_runtime_says_so_and_does_not_hang() {
 fn a_sleep_that_outlives_its_runtime_goes_on_in_another() {
     let _watch = watch();
     let (one, other) = (runtime(1), runtime(1));
-    let mut nap = Box::pin(sleep(Duration::from_millis(20)));
+    let mut nap = Box::pin(sleep(Duration::from_millis(100)));
     let deadline = nap.deadline();
     one.block_on(async { assert!(futures::poll!(nap.as_mut()).is_pending()) });
     drop(one);
@@ -210,7 +210,7 @@ fn a_sleep_in_a_block_on_whose_runtime_was_shut_down_ends() {
     let runtime = runtime(1);
     let handle = runtime.handle().clone();
     handle.block_on(async {
-        let mut before = Box::pin(sleep(Duration::from_millis(20)));
+        let mut before = Box::pin(sleep(Duration::from_millis(100)));
         assert!(futures::poll!(before.as_mut()).is_pending());
         drop(runtime);
         sleep(Duration::from_millis(1)).await;

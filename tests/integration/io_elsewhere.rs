@@ -144,7 +144,7 @@ fn a_thread_without_runtime_is_served_before_there_is_one_and_after() {
         let _watch = watch();
         block_on(a_bit_of_everything());
         let (mut client, server) = block_on(tcp_pair());
-        let mut nap = Box::pin(sleep(Duration::from_millis(30)));
+        let mut nap = Box::pin(sleep(Duration::from_millis(100)));
         assert!(block_on(async { poll!(nap.as_mut()) }).is_pending());
         let ours = std::fs::read_dir("/proc/self/task").map(|threads| {
             let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm")).unwrap();
