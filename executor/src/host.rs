@@ -186,7 +186,10 @@ impl Host for Worker {
 
     fn paced(&self) -> Option<Paced> {
         let (shared, now) = (self.shared(), self.shared().now());
-        Some(Paced { admission: shared.elastic.admission(shared), now, spent: self.spent(now) })
+        if shared.birth.is_elsewhere() {
+            return None;
+        }
+        Some(Paced::new(shared.elastic.admission(shared), now, self.spent(now)))
     }
 }
 
@@ -300,7 +303,10 @@ impl Host for Caller<'_> {
 
     fn paced(&self) -> Option<Paced> {
         let now = self.shared.now();
+        if self.shared.birth.is_elsewhere() {
+            return None;
+        }
         let spent = self.paced_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
-        Some(Paced { admission: self.shared.elastic.admission(self.shared), now, spent })
+        Some(Paced::new(self.shared.elastic.admission(self.shared), now, spent))
     }
 }

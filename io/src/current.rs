@@ -6,6 +6,7 @@
 
 use crate::deferred;
 use crate::reactor::{Reactor, Wait, wake_all};
+use crate::sys::sleep_precisely;
 use crate::timer::Shard;
 use std::cell::Cell;
 use std::io;
@@ -171,6 +172,7 @@ fn fallback() -> io::Result<Arc<Reactor>> {
 }
 
 fn drive(reactor: &Reactor) {
+    sleep_precisely();
     let mut woken = Vec::new();
     loop {
         if let Err(error) = reactor.turn(Wait::Unless(&|| false), &mut woken) {

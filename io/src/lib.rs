@@ -81,6 +81,7 @@ pub mod driver {
     pub use crate::deferred::poll_task;
     pub use crate::net::resolve::{Blocking, set_blocking};
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
+    pub use crate::sys::sleep_precisely;
     pub use crate::timer::now;
 }
 

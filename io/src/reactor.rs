@@ -55,6 +55,14 @@ struct Seat {
     punctual: Punctual,
 }
 
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// Waits for file descriptors and timers.
 ///
 /// # Examples
@@ -335,13 +343,15 @@ impl Reactor {
         let until = self.home.horizon.plan(|| self.earliest());
         // Ordering: relaxed, here and below: see `turn`.
         self.waits.store(true, Relaxed);
-        let result = match until {
+        // Even if `not_to` panics.
+        let _awake = OnDrop(|| {
+            self.waits.store(false, Relaxed);
+            self.home.horizon.awake();
+        });
+        match until {
             NEVER => self.home.waiter.wait(&mut seat.events, None),
             until => self.wait_until(until, seat, not_to),
-        };
-        self.waits.store(false, Relaxed);
-        self.home.horizon.awake();
-        result
+        }
     }
 
     fn wait_until(
@@ -351,15 +361,19 @@ impl Reactor {
         not_to: &dyn Fn() -> bool,
     ) -> io::Result<()> {
         let mut now = self.now();
-        if let Some(sleep) = punctual.sleep_for(until.saturating_sub(now)) {
-            self.home.waiter.wait(events, Some(Duration::from_nanos(sleep)))?;
-            let over = now + sleep;
-            now = self.now();
-            if now < over || !events.is_empty() {
+        if until <= now {
+            return self.look(events);
+        }
+        // More than once, if he gets up far too soon.
+        while let Some(sleep) = punctual.sleep_for(until.saturating_sub(now)) {
+            self.home.waiter.wait(events, Some(Duration::from_nanos(sleep.shortest)))?;
+            let slept = self.now().saturating_sub(now);
+            now += slept;
+            if slept < sleep.shortest || !events.is_empty() {
                 // Called back, or something is ready.
                 return Ok(());
             }
-            punctual.slept(now - over);
+            punctual.slept(sleep, slept);
         }
         // Too late to sleep. A timer that is made meanwhile may come first.
         let awake_since = now;
@@ -368,7 +382,7 @@ impl Reactor {
             self.look(events)?;
             now = self.now();
         }
-        punctual.stayed_awake(now - awake_since);
+        punctual.stayed_awake(now.saturating_sub(awake_since));
         Ok(())
     }
 
@@ -454,8 +468,10 @@ impl Drop for Reactor {
 pub fn wake_all(woken: &mut Vec<Waker>) {
     for waker in woken.drain(..) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            // Its destructor may panic as well; that payload is a string of ours at worst.
-            let _again = catch_unwind(AssertUnwindSafe(|| drop(payload)));
+            // Its destructor may panic as well, and so may that of what it panics with: that one is not run.
+            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                std::mem::forget(again);
+            }
         }
     }
 }

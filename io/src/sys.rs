@@ -3,9 +3,25 @@
 //! Two ways with one face: epoll by itself on Linux, `polling` elsewhere and with the feature `portable`. Both in edge mode.
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
-pub(crate) use epoll::{Events, REPORTS_ENDS, Waiter};
+pub(crate) use epoll::{Events, REPORTS_ENDS, Waiter, slack};
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-pub(crate) use portable::{Events, REPORTS_ENDS, Waiter};
+pub(crate) use portable::{Events, REPORTS_ENDS, Waiter, slack};
+
+/// Asks the kernel not to let this thread oversleep for company: by default it may add 50 µs to any timeout, to wake several
+/// threads at once. Timers here keep less than that. For threads that wait in a reactor, once each.
+///
+/// # Examples
+///
+/// ```
+/// giveway_io::driver::sleep_precisely();
+/// ```
+pub fn sleep_precisely() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: changes a setting of the calling thread, and reads no memory.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64);
+    }
+}
 
 /// What the kernel reported of a descriptor.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +53,12 @@ mod epoll {
     /// Whether the end of a stream is told from data. Then a read that took less than it could has taken all, and need not
     /// be followed by one that finds nothing: half of all reads, where requests are answered one by one.
     pub(crate) const REPORTS_ENDS: bool = true;
+
+    /// How much later than it was told the kernel may set off its timer, in nanoseconds as the timeout is. It does so for every
+    /// thread that has no real-time priority, whatever the thread's own timer slack is.
+    pub(crate) fn slack(timeout: u64) -> u64 {
+        (timeout / 1_000).min(100_000_000)
+    }
 
     /// How many events one turn takes.
     const EVENTS: usize = 256;
@@ -82,17 +104,19 @@ mod epoll {
                 Some(timeout) if !timeout.is_zero() && !self.only_milliseconds.load(Relaxed) => {
                     self.wait_nanoseconds(events, timeout)
                 }
-                // A timeout that does not fit is beyond the end of time.
+                // For one that does not fit into the older call `rustix` would make the newer one. The caller comes back.
                 timeout => {
-                    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+                    let longest = Duration::from_millis(i32::MAX as u64);
+                    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout.min(longest)).ok());
                     let buffer = rustix::buffer::spare_capacity(&mut events.0);
                     epoll::wait(self.poller.as_fd(), buffer, timeout.as_ref()).map(drop)
                 }
             };
             match result {
                 Err(Errno::INTR) | Ok(()) => Ok(()),
-                Err(Errno::NOSYS) => {
-                    // A kernel from before 5.11: timers are up to a millisecond late there. The caller comes back.
+                // A kernel from before 5.11, or a filter of system calls from before it: timers are up to a millisecond
+                // late there. The caller comes back.
+                Err(Errno::NOSYS | Errno::PERM) if !self.only_milliseconds.load(Relaxed) => {
                     self.only_milliseconds.store(true, Relaxed);
                     Ok(())
                 }
@@ -191,6 +215,11 @@ mod portable {
 
     /// The end of a stream may come with the last bytes, and nothing says so.
     pub(crate) const REPORTS_ENDS: bool = false;
+
+    /// None that is known of: see the other one.
+    pub(crate) fn slack(_timeout: u64) -> u64 {
+        0
+    }
 
     #[derive(Debug)]
     pub(crate) struct Waiter {

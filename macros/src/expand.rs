@@ -72,14 +72,14 @@ fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
             return tokens;
         }
     };
-    // A variable, so that it is dropped after the future, in every edition. No code of the user's sees its name.
-    let mut tokens = lex("let runtime =");
+    // A variable, so that it is dropped after the future, in every edition. Nothing of the user's has its name.
+    let mut tokens = lex("let __giveway_runtime =");
     tokens.extend(giveway);
     tokens.extend(lex("::Builder::new().workers"));
     tokens.extend([TokenTree::from(Group::new(Delimiter::Parenthesis, workers))]);
     let of = kind.name();
     tokens.extend(lex(&format!(
-        ".build().expect(\"the runtime of `giveway::{of}` could not be started\"); runtime.block_on({name}())"
+        ".build().expect(\"the runtime of `giveway::{of}` could not be started\"); __giveway_runtime.block_on({name}())"
     )));
     tokens
 }

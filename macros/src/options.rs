@@ -139,9 +139,11 @@ fn text(value: &[TokenTree]) -> Option<String> {
 /// A path, at the place of the string that it comes from.
 fn path(text: &str, place: Span) -> Option<TokenStream> {
     let segments = text.strip_prefix("::").unwrap_or(text);
-    let letter = |c: char| c == '_' || c.is_alphanumeric();
-    let is_name = |name: &str| name.chars().all(letter) && name.starts_with(|c: char| letter(c) && !c.is_numeric());
-    let is_path = segments.split("::").all(|name| is_name(name.strip_prefix("r#").unwrap_or(name)));
+    let letter = |c: char| c == '_' || c.is_alphabetic();
+    let is_name = |name: &str| name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit());
+    // What is no name even so cannot be made one.
+    let is_raw_name = |name: &str| is_name(name) && !["crate", "self", "super", "Self", "_"].contains(&name);
+    let is_path = segments.split("::").all(|name| name.strip_prefix("r#").map_or_else(|| is_name(name), is_raw_name));
     is_path.then(|| respanned(lex(text), place))
 }
 

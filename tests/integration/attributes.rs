@@ -55,6 +55,12 @@ fn main_with_workers_has_a_runtime_of_its_own() {
     assert_eq!((three(), five(), one(), default()), (3, 5, 1, by_default()));
 }
 
+/// Not even a name of the attribute's own is taken.
+#[giveway::test]
+async fn runtime() {
+    assert_eq!(workers().await, 2);
+}
+
 #[test]
 fn main_with_workers_leaves_nothing_behind() {
     thread_local!(static ALIVE: Alive = Alive::default());

@@ -2,6 +2,8 @@
 
 #![cfg(unix)]
 
+use futures::FutureExt;
+use giveway::elastic::{Pacer, Settings};
 use giveway_tests::{Wakers, eventually, in_child, isolated, panic_of, runtime};
 
 /// Forks, runs `body` in the child, and returns the child's exit code. The child is killed if it hangs.
@@ -110,6 +112,24 @@ fn waking_and_aborting_in_a_forked_child_do_not_hang() {
         });
         assert_eq!(code, 0);
         assert!(!task.is_finished(), "the child's abort stayed in the child");
+    });
+}
+
+/// Nobody fills the bucket there, nor keeps the alarm.
+#[test]
+fn pacing_in_a_forked_child_does_not_hang() {
+    isolated("fork::pacing_in_a_forked_child_does_not_hang", || {
+        let runtime = || giveway::Builder::new().workers(1).elastic(Settings::fixed(0.01)).build().unwrap();
+        let job = || async {
+            let all = vec![Pacer::new(); 20];
+            // One has the slice that there is.
+            assert!(all[0].pace().now_or_never().is_some());
+            assert!(all[1].pace().now_or_never().is_none());
+            in_fork(|| all.iter().for_each(|pacer| assert!(pacer.pace().now_or_never().is_some())))
+        };
+        let (one, other) = (runtime(), runtime());
+        assert_eq!(one.block_on(one.spawn(job())).unwrap(), 0, "in a task");
+        assert_eq!(other.block_on(job()), 0, "in block_on");
     });
 }
 

@@ -5,7 +5,7 @@ use futures::{AsyncReadExt, AsyncWriteExt};
 use giveway::net::{TcpListener, TcpStream};
 use giveway::spawn;
 use giveway::time::{Duration, sleep};
-use giveway_tests::{Gate, isolated, recv, runtime, watch, with_runtimes};
+use giveway_tests::{Gate, in_child, isolated, recv, runtime, watch, with_runtimes};
 use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -235,6 +235,54 @@ fn take_descriptors(limit: usize) -> Vec<std::fs::File> {
     let taken: Vec<_> = (0..limit).map_while(|_| std::fs::File::open("/dev/null").ok()).collect();
     assert!((1..limit).contains(&taken.len()), "{} taken: the limit does not hold", taken.len());
     taken
+}
+
+/// Makes every further call of `number` fail in this process, as a filter of system calls does that has never heard of it.
+#[cfg(target_os = "linux")]
+fn refuse_call(number: libc::c_long, error: libc::c_int) {
+    let step = |code, yes, no, k| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
+    // The number of the call is the first word of what the filter sees.
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: a setting of this process; no memory is involved.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the program is readable, and so are its steps; the kernel makes a copy.
+    let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A kernel from before 5.11, or a container whose filter is: and a timer that is further away than the older call can wait.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_the_call_that_waits_for_nanoseconds_sockets_and_timers_work() {
+    const NAME: &str = "io_faults::without_the_call_that_waits_for_nanoseconds_sockets_and_timers_work";
+    for error in [libc::ENOSYS, libc::EPERM] {
+        let child = in_child(NAME, &[("GIVEWAY_TEST_ERROR", &error.to_string())], || {
+            let _watch = watch();
+            let error = std::env::var("GIVEWAY_TEST_ERROR").unwrap().parse().unwrap();
+            refuse_call(libc::SYS_epoll_pwait2, error);
+            let runtime = runtime(2);
+            let far = runtime.spawn(sleep(Duration::MAX));
+            let served = runtime.spawn(async {
+                let mut client = TcpStream::connect(echo_server().await).await.unwrap();
+                for name in 0..3 {
+                    sleep(Duration::from_micros(300)).await;
+                    round_trips(&mut client, name, 3).await;
+                }
+            });
+            runtime.block_on(served).unwrap();
+            far.abort();
+        });
+        match child {
+            Some(child) => child.assert_success(),
+            None => return,
+        }
+    }
 }
 
 #[test]

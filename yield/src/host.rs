@@ -138,10 +138,11 @@ pub trait Host {
 ///
 /// /// For the `Host::paced` of a host that knows when the poll began, or was asked before.
 /// fn paced(admission: &Arc<Admission>, now: u64, since: u64) -> Paced {
-///     Paced { admission: admission.clone(), now, spent: now - since }
+///     Paced::new(admission.clone(), now, now - since)
 /// }
 /// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Paced {
     /// Who admits paced work here: always the same.
     pub admission: Arc<Admission>,
@@ -150,6 +151,17 @@ pub struct Paced {
     /// For how many nanoseconds this poll has gone on, since it began or since the last time this was asked. Zero if it is not
     /// known when it began.
     pub spent: u64,
+}
+
+impl Paced {
+    /// What a host knows of a paced task: who admits it, what time it is, and how long it has run. See the fields.
+    ///
+    /// # Examples
+    ///
+    /// See [`Paced`].
+    pub fn new(admission: Arc<Admission>, now: u64, spent: u64) -> Self {
+        Self { admission, now, spent }
+    }
 }
 
 /// The words that tell a yield point, without a call, that it need not ask.

@@ -89,15 +89,16 @@ impl Tally {
 
     /// The holder parks, or has nothing to do any more.
     pub(crate) fn rest(&self, now: u64) {
-        // Ordering: relaxed, here and below: a reader that sees one and not the other is wrong by one pause.
+        // Ordering: relaxed, here and below: a reader that sees one and not the other is wrong by one pause. One that takes it
+        // for rest twice says too little, once; the other way an hour of rest would be an hour of work.
         self.parked_since.store(now.max(1), Relaxed);
     }
 
     /// The holder has parked.
     pub(crate) fn rested(&self, now: u64) {
         let since = self.parked_since.load(Relaxed);
-        self.parked_since.store(0, Relaxed);
         add(&self.parked, now.saturating_sub(since));
+        self.parked_since.store(0, Relaxed);
         add(&self.parks, 1);
     }
 

@@ -187,6 +187,8 @@ fn watch(shared: &Arc<Shared>) {
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     while shared.gate.phase() == Phase::Open {
         let now = Instant::now();
+        // For tasks that come to wait after a poll in which no worker looked at the clock.
+        shared.meter.tell_time(shared.now());
         // Read before the look, which may wake the only idle worker.
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
         if !all_idle(shared) {

@@ -25,16 +25,6 @@ use std::ptr;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Asks the kernel not to let this thread oversleep for company: by default it may add 50 µs to any timeout, to wake several
-/// threads at once. Timers here keep less than that.
-fn sleep_precisely() {
-    #[cfg(target_os = "linux")]
-    // SAFETY: changes a setting of the calling thread, and reads no memory.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64);
-    }
-}
-
 fn spin(hints: usize) {
     (0..hints).for_each(|_| std::hint::spin_loop());
 }
@@ -209,7 +199,7 @@ impl Worker {
     fn at_work(&self, f: impl FnOnce()) {
         self.post().bind();
         self.core().set_at_home(self.home);
-        sleep_precisely();
+        giveway_io::driver::sleep_precisely();
         context::on_worker(self, || {
             giveway_io::driver::enter(&self.shared.reactor, self.index, || self.with_yield_points(f));
         });

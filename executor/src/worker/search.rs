@@ -6,6 +6,7 @@ use crate::sched::{CountedOut, INJECTOR_TICK, SEARCH_ROUNDS, Source};
 use crate::task::Runnable;
 use giveway_io::driver::{Turn, Wait, wake_all};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 /// How long the last searcher waits between two of its rounds, in spin hints (some 30 ns each on current CPUs).
 ///
@@ -14,6 +15,9 @@ use std::task::Waker;
 /// lingers: one is enough to take the next push, and the others' CPUs may be wanted by threads that are not ours. And
 /// it looks rarely: each look takes a cache line away from whoever pushes there.
 const LINGER_SPINS: usize = 200;
+
+/// How long a worker stays away from a reactor that cannot wait.
+const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
 impl Worker {
     pub(super) fn search(&self) -> Option<(Runnable, Source)> {
@@ -169,14 +173,14 @@ impl Worker {
             let mut turn = Ok(Turn::Taken);
             parker.park_elsewhere(|has_token| turn = reactor.turn(Wait::Unless(has_token), ready));
             match turn {
-                // Called back, or about to be.
-                Ok(Turn::Taken) if ready.is_empty() => continue,
-                Ok(Turn::Taken) => {
+                _ if !ready.is_empty() => {
                     if self.shared.scheduler.idle.remove(self.index()) {
                         return true;
                     }
                     // Somebody is waking us.
                 }
+                // Called back, or about to be.
+                Ok(Turn::Taken) => continue,
                 // He is gone in a moment, and then nobody would be there.
                 Ok(Turn::Looks) => {
                     std::thread::yield_now();
@@ -184,7 +188,14 @@ impl Worker {
                 }
                 // One is enough.
                 Ok(Turn::Waits) => {}
-                Err(error) => eprintln!("giveway: waiting for I/O failed: {error}"),
+                // Nothing that a descriptor of ours should do. But timers go on.
+                Err(error) => {
+                    eprintln!("giveway: waiting for I/O failed: {error}");
+                    if !parker.park_until(Instant::now() + AFTER_AN_ERROR) {
+                        continue;
+                    }
+                    break;
+                }
             }
             parker.park();
             break;

@@ -6,6 +6,7 @@ mod descriptors;
 mod readiness;
 mod split;
 mod tcp;
+mod turns;
 mod udp;
 mod unix;
 

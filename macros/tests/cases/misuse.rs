@@ -111,6 +111,10 @@ mod bad_values {
     pub async fn path() {}
     #[giveway::main(crate = "")] //~ `crate` is a path in quotes, such as `crate = "giveway"`
     pub async fn no_path() {}
+    #[giveway::main(crate = "a²")] //~ `crate` is a path in quotes, such as `crate = "giveway"`
+    pub async fn no_name() {}
+    #[giveway::main(crate = "r#crate")] //~ `crate` is a path in quotes, such as `crate = "giveway"`
+    pub async fn no_raw_name() {}
     #[giveway::main(crate = giveway)] //~ `crate` is a path in quotes, such as `crate = "giveway"`
     pub async fn path_without_quotes() {}
 }

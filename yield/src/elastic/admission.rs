@@ -131,6 +131,11 @@ impl Admission {
         self.lock().limit
     }
 
+    /// What the clock of its machine says.
+    pub(super) fn now(&self) -> u64 {
+        self.machine.now()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code of others runs under it, so it is whole whatever happened.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -160,7 +165,7 @@ impl Admission {
 
     /// Takes back what has not been used of a slice since then.
     pub(super) fn give_back(self: &Arc<Self>, rest: u64, unused_since: u64) {
-        let now = self.machine.now();
+        let now = self.now();
         let mut state = self.step(now);
         state.bucket.give_back(rest, unused_since);
         self.settle(state, now);
@@ -251,7 +256,7 @@ impl Wake for Admission {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let now = self.machine.now();
+        let now = self.now();
         let mut state = self.step(now);
         state.alarm = None;
         self.settle(state, now);

@@ -228,7 +228,7 @@ impl Pacer {
             Next::Ask { overrun } => {
                 let waiting = admission.ask(now, overrun, self.slice, waker);
                 if waiting.is_none() {
-                    self.receive(&admission);
+                    self.receive(&admission, now);
                 }
                 waiting
             }
@@ -236,10 +236,12 @@ impl Pacer {
     }
 
     /// A slice has come.
-    fn receive(&self, from: &Arc<Admission>) {
+    fn receive(&self, from: &Arc<Admission>, now: u64) {
         let mut account = self.lock();
         if account.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, from)) {
             account.left += self.slice;
+            // It lapses from now on, however long it was waited for.
+            account.looked_at = now;
             return;
         }
         drop(account);
@@ -374,7 +376,8 @@ impl Pace<'_> {
                 if waiting.poll(cx.waker()).is_pending() {
                     return Poll::Pending;
                 }
-                self.pacer.receive(waiting.admission());
+                let admission = waiting.admission();
+                self.pacer.receive(admission, admission.now());
                 self.step = Step::Turn(yield_now_if_busy());
             }
             Step::Turn(_) => {}

@@ -231,6 +231,21 @@ fn the_waker_of_the_last_poll_is_woken() {
     assert!(!woken[0].take());
 }
 
+/// It came late, and was not used late.
+#[test]
+fn a_slice_that_was_waited_for_for_long_is_used_up_before_another_is_asked_for() {
+    let executor = Executor::new(1, Settings::fixed(0.01));
+    let (one, other) = (Pacer::new(), Pacer::new());
+    assert!(executor.poll(pin!(one.pace()), Waker::noop()).is_ready());
+    let mut call = pin!(other.pace());
+    let start = executor.board.now();
+    while executor.poll(call.as_mut(), Waker::noop()).is_pending() {
+        assert!(executor.board.wait());
+    }
+    assert!(executor.board.now() - start > 2 * LAPSES_AFTER, "it was waited for");
+    assert!(executor.poll(pin!(other.pace()), Waker::noop()).is_ready(), "the slice has lapsed");
+}
+
 #[test]
 fn a_slice_that_nobody_used_for_long_has_lapsed() {
     let executor = Executor::new(1, Settings::fixed(0.01));
