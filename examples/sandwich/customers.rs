@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// How many connections share the requests.
 const CONNECTIONS: usize = 16;
 
-/// How long an answer may take before we give up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an answer may take, and how long after its end an act may go on, before we give up.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often the caller hears of it.
 const TELL_EVERY: Duration = Duration::from_millis(50);
@@ -43,6 +43,7 @@ impl Customers {
             let stream = TcpStream::connect(address)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
             Ok(stream)
         };
         let streams = (0..CONNECTIONS).map(connect).collect::<io::Result<_>>()?;
@@ -60,7 +61,7 @@ impl Customers {
                 .enumerate()
                 .map(|(connection, stream)| {
                     let answers = (connection..due.len()).step_by(CONNECTIONS).len();
-                    scope.spawn(move || receive(stream, answers, start, due))
+                    scope.spawn(move || receive(stream, answers, start, due, time).map_err(told))
                 })
                 .collect();
             let sender = scope.spawn(move || {
@@ -69,6 +70,7 @@ impl Customers {
                     // No spin: it would take a core from the kitchen.
                     sleep((start + due).saturating_duration_since(Instant::now()));
                     (&self.streams[n % CONNECTIONS]).write_all(&(n as u32).to_ne_bytes())?;
+                    in_time(start, time)?;
                 }
                 io::Result::Ok(())
             });
@@ -77,7 +79,7 @@ impl Customers {
                 sleep(TELL_EVERY);
             }
             tell(start.elapsed());
-            sender.join().expect("the sender does not panic")?;
+            sender.join().expect("the sender does not panic").map_err(told)?;
             let mut requests = Vec::with_capacity(due.len());
             for receiver in receivers {
                 requests.extend(receiver.join().expect("a receiver does not panic")?);
@@ -88,18 +90,38 @@ impl Customers {
     }
 }
 
-fn receive(mut stream: &TcpStream, answers: usize, start: Instant, due: &[Duration]) -> io::Result<Vec<Request>> {
+/// Says what a socket's timeout means.
+fn told(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            let text = format!(
+                "a request was not answered within {} seconds: fewer jobs or requests will do",
+                PATIENCE.as_secs()
+            );
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        }
+        _ => error,
+    }
+}
+
+/// An error if an act that was to take so long has not come to its end long after.
+fn in_time(start: Instant, time: Duration) -> io::Result<()> {
+    if start.elapsed() > time + PATIENCE { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+}
+
+fn receive(
+    mut stream: &TcpStream,
+    answers: usize,
+    start: Instant,
+    due: &[Duration],
+    time: Duration,
+) -> io::Result<Vec<Request>> {
     machine::ask_for_real_time();
     let mut answer = [0; 4];
     let mut requests = Vec::with_capacity(answers);
     for _ in 0..answers {
-        stream.read_exact(&mut answer).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                let text = format!("no answer for {} seconds: fewer jobs or requests will do", PATIENCE.as_secs());
-                io::Error::new(io::ErrorKind::TimedOut, text)
-            }
-            _ => error,
-        })?;
+        stream.read_exact(&mut answer)?;
+        in_time(start, time)?;
         let answered = start.elapsed();
         let due = due[u32::from_ne_bytes(answer) as usize];
         requests.push(Request { due, took: answered.saturating_sub(due) });

@@ -14,8 +14,11 @@ use std::time::Duration;
 /// What a request costs, and how long the background works from one chance to give way to the next.
 pub(crate) const CHUNK: Duration = Duration::from_micros(20);
 
-/// How many chunks a background job has: 5 ms of work.
-const CHUNKS_OF_A_JOB: usize = 250;
+/// How many chunks a background job has.
+const CHUNKS_OF_A_JOB: u32 = 250;
+
+/// How long a background job takes that has a CPU to itself: 5 ms.
+pub(crate) const JOB: Duration = Duration::from_micros(CHUNK.as_micros() as u64 * CHUNKS_OF_A_JOB as u64);
 
 /// What the background does while the requests come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,9 @@ impl Act {
 async fn work_in_the_background(act: Act, chunk: Work, done: Arc<Counter>, stop: Arc<AtomicBool>) {
     while !stop.load(Relaxed) {
         for _ in 0..CHUNKS_OF_A_JOB {
+            if stop.load(Relaxed) {
+                return;
+            }
             chunk.run();
             done.0.fetch_add(1, Relaxed);
             match act {
@@ -132,7 +138,7 @@ impl Background {
         Duration::from_nanos(chunks * CHUNK.as_nanos() as u64)
     }
 
-    /// Stops the jobs, each at the end of what it is at, and waits until the last has.
+    /// Stops the jobs, each at its next chunk, and waits until the last has.
     pub(crate) fn end(self) {
         self.stop.store(true, Relaxed);
         while self.done.iter().any(|done| Arc::strong_count(done) > 1) {

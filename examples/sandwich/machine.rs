@@ -53,3 +53,41 @@ pub(crate) fn ask_for_real_time() -> bool {
     #[cfg(not(target_os = "linux"))]
     false
 }
+
+/// What other processes use of the machine, from one moment to another.
+#[derive(Debug)]
+pub(crate) struct Others(Option<Times>);
+
+/// CPU time so far, in seconds: of all CPUs, of those who used it, and of this process.
+#[derive(Debug)]
+struct Times {
+    all: f64,
+    used: f64,
+    own: f64,
+}
+
+impl Others {
+    pub(crate) fn start() -> Self {
+        Self(Times::now())
+    }
+
+    /// Which part of the machine others have used since the start. None where the system does not say.
+    pub(crate) fn part(&self) -> Option<f64> {
+        let (before, after) = (self.0.as_ref()?, Times::now()?);
+        let all = after.all - before.all;
+        let used = (after.used - before.used) - (after.own - before.own);
+        (all > 0.0).then(|| (used / all).clamp(0.0, 1.0))
+    }
+}
+
+impl Times {
+    /// From the first line of `/proc/stat`: user, nice, system, idle, waiting for disks, and more of the kind that is used, in
+    /// hundredths of a second.
+    fn now() -> Option<Self> {
+        let text = std::fs::read_to_string("/proc/stat").ok()?;
+        let times = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+        let times: Vec<f64> = times.map(|time| time.parse().ok()).collect::<Option<_>>()?;
+        let (all, idle): (f64, f64) = (times.iter().sum(), times.get(3..5)?.iter().sum());
+        Some(Self { all: all / 1e2, used: (all - idle) / 1e2, own: cpu_time().ok()?.as_secs_f64() })
+    }
+}

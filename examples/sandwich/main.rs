@@ -65,6 +65,7 @@ fn run(options: &Options) -> io::Result<()> {
     let customers = Customers::come(kitchen.address())?;
     let mut progress = Progress::new(Act::ALL.len(), options.time);
     let mut outcomes = Vec::new();
+    let others = machine::Others::start();
     for act in Act::ALL {
         let background = kitchen.start_background(act, options.background);
         let before = machine::cpu_time()?;
@@ -86,10 +87,11 @@ fn run(options: &Options) -> io::Result<()> {
         outcome::json(&outcomes, options)
     } else {
         let picture = match drawn {
-            Ok(()) => format!("\n\nEvery request, act by act: {}", options.picture.display()),
+            Ok(()) => format!("\n\nThe requests, act by act, as a picture: {}", options.picture.display()),
             Err(_) => String::new(),
         };
-        format!("{}\n{}{picture}", outcome::table(&outcomes, options, real_time), outcome::moral(&outcomes))
+        let others = outcome::others(others.part());
+        format!("{}{others}\n{}{picture}", outcome::table(&outcomes, options, real_time), outcome::moral(&outcomes))
     };
     say(&text)?;
     drawn

@@ -10,14 +10,17 @@ The sandwich counter: requests over loopback TCP beside background jobs, in four
 
   --secs S         seconds an act takes (5)
   --rate R         requests a second (2000)
-  --background N   background jobs at a time (64 for each worker)
+  --background N   background jobs at a time (64 for each worker that has a CPU)
   --workers N      worker threads (as many as there are CPUs)
-  --picture FILE   where the picture goes (target/sandwich.svg)
+  --picture FILE   where the picture goes (target/sandwich.svg), in a directory that exists
   --json           for machines: the figures as JSON on standard output
   --help           this";
 
-/// How many background jobs there are for each worker.
+/// How many background jobs there are for each worker that can run at the same time as the others.
 const JOBS_FOR_EACH_WORKER: usize = 64;
+
+/// Where the picture goes if nothing is said. Its directory is made if need be.
+pub(crate) const PICTURE: &str = "target/sandwich.svg";
 
 /// Every request is kept until the end, for the percentiles: some 50 bytes each, in each act.
 const MOST_REQUESTS: f64 = 1e7;
@@ -30,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) rate: u32,
     pub(crate) background: usize,
     pub(crate) workers: usize,
+    /// CPUs that this process may use.
+    pub(crate) cpus: usize,
     pub(crate) picture: PathBuf,
     pub(crate) json: bool,
 }
@@ -38,8 +43,12 @@ impl Options {
     /// `None` if help is wanted.
     pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let (mut secs, mut rate, mut background, mut workers) = (5.0, 2_000, None, None);
-        let (mut picture, mut json) = (PathBuf::from("target/sandwich.svg"), false);
-        let mut args = args.into_iter();
+        let (mut picture, mut json) = (PathBuf::from(PICTURE), false);
+        // `--secs=5` is `--secs 5`.
+        let mut args = args.into_iter().flat_map(|arg| match arg.split_once('=') {
+            Some((flag, value)) if flag.starts_with("--") => vec![flag.to_owned(), value.to_owned()],
+            _ => vec![arg],
+        });
         while let Some(flag) = args.next() {
             match flag.as_str() {
                 "--help" | "-h" => return Ok(None),
@@ -55,9 +64,15 @@ impl Options {
         if secs * f64::from(rate) > MOST_REQUESTS {
             return Err(format!("--secs {secs} with --rate {rate}: more than {MOST_REQUESTS} requests an act"));
         }
-        let workers = workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
-        let background = background.unwrap_or(JOBS_FOR_EACH_WORKER * workers);
-        Ok(Some(Self { time: Duration::from_secs_f64(secs), rate, background, workers, picture, json }))
+        let cpus = available_parallelism().map_or(1, usize::from);
+        let workers = workers.unwrap_or(cpus);
+        let background = background.unwrap_or(JOBS_FOR_EACH_WORKER * workers.min(cpus));
+        Ok(Some(Self { time: Duration::from_secs_f64(secs), rate, background, workers, cpus, picture, json }))
+    }
+
+    /// How many CPUs' worth of background work can be done.
+    pub(crate) fn most_cpus(&self) -> usize {
+        self.workers.min(self.cpus)
     }
 }
 

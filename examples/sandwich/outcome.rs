@@ -77,12 +77,20 @@ pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) ->
         let cells = PARTS.map(|(_, _, part)| format!("{:>9}", short(outcome.percentile(part)))).concat();
         let background = match outcome.act {
             Act::Nothing => "–".to_owned(),
-            _ => format!("{:.2} of {} CPUs", outcome.background, options.workers),
+            _ => format!("{:.2} of {} CPUs", outcome.background, options.most_cpus()),
         };
-        let cpu = outcome.cpus / options.workers as f64 * 1e2;
+        let cpu = outcome.cpus / options.cpus as f64 * 1e2;
         let _ = write!(text, "\n{:<28}{cells}  {background:>17}  {cpu:>8.0} %", outcome.act.name());
     }
     text + "\n"
+}
+
+/// A word on what else the machine was doing, if that was much: these figures are then those of a machine that is shared.
+pub(crate) fn others(part: Option<f64>) -> String {
+    match part {
+        Some(part) if part > 0.05 => format!("\n(other processes used {:.0} % of the machine meanwhile)\n", part * 1e2),
+        _ => String::new(),
+    }
 }
 
 /// What it means, in a sentence.

@@ -1,8 +1,8 @@
-//! The picture: every request as a dot, by when it was due and how long it took; below it, how much background work was
+//! The picture: requests as dots, by when it was due and how long it took; below it, how much background work was
 //! done meanwhile. Four acts side by side, on one scale.
 
-use crate::kitchen::Act;
-use crate::options::Options;
+use crate::kitchen::{Act, JOB};
+use crate::options::{Options, PICTURE};
 use crate::outcome::{Outcome, short};
 use crate::seconds;
 use std::fmt::Write;
@@ -18,6 +18,9 @@ const RIGHT: f64 = WIDTH - 24.0;
 /// Of the upper panel, and of the lower one.
 const LATENCY: Span = Span { top: 128.0, bottom: 452.0 };
 const WORK: Span = Span { top: 500.0, bottom: 586.0 };
+
+/// Where the last line of text is.
+const FOOT: f64 = HEIGHT - 14.0;
 
 /// Requests drawn as dots, for each act at most. The slowest of every stretch is always drawn.
 const DOTS: usize = 500;
@@ -45,10 +48,12 @@ fn colour(act: Act) -> &'static str {
     }
 }
 
-/// Draws the acts into a file, whose directory is made if need be.
+/// Draws the acts into a file.
 pub(crate) fn draw(file: &Path, outcomes: &[Outcome], options: &Options) -> io::Result<()> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-    if let Some(directory) = file.parent() {
+    if file == Path::new(PICTURE)
+        && let Some(directory) = file.parent()
+    {
         std::fs::create_dir_all(directory).map_err(told)?;
     }
     std::fs::write(file, svg(outcomes, options)).map_err(told)
@@ -57,7 +62,7 @@ pub(crate) fn draw(file: &Path, outcomes: &[Outcome], options: &Options) -> io::
 fn svg(outcomes: &[Outcome], options: &Options) -> String {
     let mut picture = Picture { text: String::new(), decades: Decades::of(outcomes) };
     picture.head(options);
-    picture.scales(options.workers);
+    picture.scales(options.most_cpus());
     let width = (RIGHT - LEFT) / outcomes.len() as f64;
     for (index, outcome) in outcomes.iter().enumerate() {
         let left = LEFT + width * index as f64;
@@ -113,26 +118,28 @@ impl Picture {
     }
 
     fn head(&mut self, options: &Options) {
-        let Options { rate, background, workers, .. } = options;
+        let (Options { rate, background, workers, .. }, job) = (options, JOB.as_millis());
         self.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
              font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"#1f2937\">\n\
              <title>How long requests take beside background work, in four acts</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
              <text x=\"{LEFT}\" y=\"32\" font-size=\"20\" font-weight=\"600\">How long a request takes beside background work</text>\n\
-             <text x=\"{LEFT}\" y=\"54\" fill=\"#4b5563\">{rate} requests a second over loopback TCP, {background} background jobs, \
-             {workers} workers. A dot is a request, the line is what 99 of 100 take.</text>"
+             <text x=\"{LEFT}\" y=\"54\" fill=\"#4b5563\">{rate} requests a second over loopback TCP, {background} background jobs of \
+             {job} ms each, {workers} workers of one Giveway runtime.</text>\n\
+             <text x=\"{LEFT}\" y=\"{FOOT}\" fill=\"#4b5563\">Dots: one of every few requests, and the slowest of them. \
+             Line: what 99 of 100 take.</text>"
         ));
     }
 
     /// Lines and labels of both panels.
-    fn scales(&mut self, workers: usize) {
+    fn scales(&mut self, cpus: usize) {
         for power in self.decades.low..=self.decades.high {
             let took = Duration::from_nanos((10_f64.powi(power) * 1e3) as u64);
             let (y, label) = (self.decades.y(took), round(power));
             self.line(y, &label);
         }
-        for (part, label) in [(0.0, "0".to_owned()), (1.0, workers.to_string())] {
+        for (part, label) in [(0.0, "0".to_owned()), (1.0, cpus.to_string())] {
             self.line(WORK.at(part), &label);
         }
         let mut sideways = |middle: f64, text: &str| {
@@ -144,9 +151,8 @@ impl Picture {
         sideways((WORK.top + WORK.bottom) / 2.0, "CPUs");
         self.add(format_args!(
             "<text x=\"{LEFT}\" y=\"{}\" fill=\"#4b5563\">Background work done meanwhile, in CPUs</text>\n\
-             <text x=\"{RIGHT}\" y=\"{}\" text-anchor=\"end\" fill=\"#4b5563\">seconds of each act</text>",
+             <text x=\"{RIGHT}\" y=\"{FOOT}\" text-anchor=\"end\" fill=\"#4b5563\">seconds of each act</text>",
             WORK.top - 12.0,
-            HEIGHT - 14.0,
         ));
     }
 
@@ -185,7 +191,7 @@ impl Picture {
         self.dots(outcome, panel, colour);
         self.worst(outcome, panel, colour);
         if outcome.act != Act::Nothing {
-            self.work(outcome, options.workers, panel, colour);
+            self.work(outcome, options.most_cpus(), panel, colour);
         }
         let secs = seconds(options.time);
         for (part, anchor) in [(0.0, "start"), (1.0, "end")] {
@@ -231,12 +237,12 @@ impl Picture {
     }
 
     /// The area of background work.
-    fn work(&mut self, outcome: &Outcome, workers: usize, panel: Panel, colour: &str) {
+    fn work(&mut self, outcome: &Outcome, most: usize, panel: Panel, colour: &str) {
         let mut path = format!("M{:.1} {:.1}", panel.left, WORK.bottom);
         let mut end = panel.left;
         for &(until, cpus) in &outcome.background_over_time {
             let to = panel.x(until);
-            let _ = write!(path, "L{end:.1} {y:.1}H{to:.1}", y = WORK.at(cpus / workers as f64));
+            let _ = write!(path, "L{end:.1} {y:.1}H{to:.1}", y = WORK.at(cpus / most as f64));
             end = to;
         }
         self.add(format_args!(

@@ -92,7 +92,7 @@ pub fn should_yield() -> bool {
 impl Worker {
     /// Runs `f` with this worker answering the yield points of this thread, and its interrupt cutting budgets short.
     pub(crate) fn with_yield_points(&self, f: impl FnOnce()) {
-        #[cfg(not(giveway_loom))]
+        #[cfg(not(all(test, giveway_loom)))]
         let f = || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
         with_host(self, f);
     }
@@ -199,7 +199,7 @@ static NOBODY: AtomicUsize = AtomicUsize::new(0);
 static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// What the yield points of a worker look at, or those of a thread that is none and that nobody asks.
-#[cfg(not(giveway_loom))]
+#[cfg(not(all(test, giveway_loom)))]
 fn signs<'a>(shared: &'a Shared, worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
     let scheduler = &shared.scheduler;
     Signs {
@@ -211,7 +211,7 @@ fn signs<'a>(shared: &'a Shared, worker: Option<usize>, pace: &'a Pace) -> Signs
 }
 
 /// The models have no yield points of other crates.
-#[cfg(giveway_loom)]
+#[cfg(all(test, giveway_loom))]
 fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
     let idle = shared.scheduler.idle.idle_hint();
     Signs { idle, asked: &NEVER, queued: [idle, idle], countdown: pace.countdown() }

@@ -101,11 +101,11 @@ impl Parker {
     }
 }
 
-#[cfg(not(giveway_loom))]
+#[cfg(not(all(test, giveway_loom)))]
 use std::thread::park_timeout;
 
 /// In a model no time passes.
-#[cfg(giveway_loom)]
+#[cfg(all(test, giveway_loom))]
 fn park_timeout(_timeout: std::time::Duration) {
     thread::park();
 }

@@ -1,9 +1,10 @@
-//! The primitives that the modelled protocols are written against: std's, or loom's under `--cfg giveway_loom`.
+//! The primitives that the modelled protocols are written against: std's, or in tests under
+//! `--cfg giveway_loom` loom's, which users need not even look up: it is a dependency of the tests.
 //!
 //! Only the protocols we own go through here (slot, idle set, parker, gate). The deques and async-task use std's
 //! atomics always: loom cannot see into them, so the models put a stub queue in their place.
 
-#[cfg(not(giveway_loom))]
+#[cfg(not(all(test, giveway_loom)))]
 pub(crate) use std::{
     sync::{
         Mutex, MutexGuard,
@@ -12,7 +13,7 @@ pub(crate) use std::{
     thread,
 };
 
-#[cfg(giveway_loom)]
+#[cfg(all(test, giveway_loom))]
 pub(crate) use loom::{
     sync::{
         Mutex, MutexGuard,
@@ -32,9 +33,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Runs a model: every interleaving under loom, many real ones otherwise.
 #[cfg(test)]
 pub(crate) fn model(f: impl Fn() + Send + Sync + 'static) {
-    #[cfg(giveway_loom)]
+    #[cfg(all(test, giveway_loom))]
     loom::model(f);
-    #[cfg(not(giveway_loom))]
+    #[cfg(not(all(test, giveway_loom)))]
     for _ in 0..if cfg!(miri) { 20 } else { 2_000 } {
         f();
     }

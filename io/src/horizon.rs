@@ -4,10 +4,10 @@
 //! that down, then looks at who blocks. Each does the first before a fence and the second after it, so one of them sees
 //! the other: the timer is slept for, or its maker calls back. See `reactor.md`.
 
-#[cfg(giveway_loom)]
+#[cfg(all(test, giveway_loom))]
 use loom::sync::atomic::{AtomicU64, fence};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-#[cfg(not(giveway_loom))]
+#[cfg(not(all(test, giveway_loom)))]
 use std::sync::atomic::{AtomicU64, fence};
 
 /// Until when somebody blocks.
