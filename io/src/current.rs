@@ -146,6 +146,11 @@ pub(crate) fn with<R>(f: impl FnOnce(&Arc<Reactor>, usize) -> R) -> io::Result<R
     Ok(f(&reactor, usize::MAX))
 }
 
+/// Whether this thread is inside [`enter`] with this reactor.
+pub(crate) fn drives(reactor: &Reactor) -> bool {
+    ENTERED.get().is_some_and(|(entered, _)| ptr::eq(&raw const **entered, reactor))
+}
+
 /// The shard for a timer made on this thread.
 pub(crate) fn timers() -> io::Result<&'static Shard> {
     with(|reactor, shard| reactor.shard(shard))

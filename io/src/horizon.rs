@@ -32,9 +32,12 @@ impl Horizon {
         until.min(earliest())
     }
 
-    /// It does not block any more.
+    /// It does not block any more, if it did.
     pub(crate) fn awake(&self) {
-        self.blocked_until.store(0, Relaxed);
+        // Most turns do not block, and leave the line alone.
+        if self.blocked_until.load(Relaxed) != 0 {
+            self.blocked_until.store(0, Relaxed);
+        }
     }
 
     /// A timer was added, and is the first of its shard: does somebody block for longer?

@@ -8,6 +8,7 @@ mod alarm;
 mod async_io;
 mod current;
 mod deferred;
+mod holder;
 mod horizon;
 #[cfg(feature = "hyper")]
 pub mod hyper;

@@ -10,6 +10,8 @@
 //!
 //! The protocols are in `reactor.md`.
 
+use crate::current;
+use crate::holder::{Holder, Who};
 use crate::horizon::Horizon;
 use crate::punctual::Punctual;
 use crate::source::{Direction, Source};
@@ -55,11 +57,16 @@ struct Seat {
     punctual: Punctual,
 }
 
-struct OnDrop<F: Fn()>(F);
+/// Somebody has the turn. Even if user code panics he takes back what he has said, and then gives it back.
+struct Sitting<'a> {
+    reactor: &'a Reactor,
+    seat: MutexGuard<'a, Seat>,
+}
 
-impl<F: Fn()> Drop for OnDrop<F> {
+impl Drop for Sitting<'_> {
     fn drop(&mut self) {
-        (self.0)();
+        self.reactor.home.horizon.awake();
+        self.reactor.holder.is(Who::Passes);
     }
 }
 
@@ -80,8 +87,8 @@ pub struct Reactor {
     closed: AtomicBool,
     // When the kernel was asked last.
     looked_at: AtomicU64,
-    // Whoever has the turn waits. Written by him.
-    waits: AtomicBool,
+    // What becomes of whoever has the turn. Written by him.
+    holder: Holder,
 }
 
 /// How long a turn may take.
@@ -107,8 +114,12 @@ pub enum Wait<'a> {
 pub enum Turn {
     /// It was taken.
     Taken,
-    /// Somebody else has it, and is done in a moment.
+    /// Somebody else has it, and is done in a moment. He is not one of those who drive this reactor: whoever wanted to wait has
+    /// to come again, or nobody might be there.
     Looks,
+    /// Somebody else has it, and is done in a moment. He is inside [`enter`](crate::driver::enter) with this reactor, and is to
+    /// take a turn that waits before he sleeps: whoever wanted to wait may do so elsewhere.
+    Returns,
     /// Somebody else has it, and waits there.
     Waits,
 }
@@ -132,7 +143,7 @@ impl Reactor {
             shards: (0..=shards).map(|_| Shard::acquire(home.clone())).collect(),
             closed: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
-            waits: AtomicBool::new(false),
+            holder: Holder::new(),
             home,
         }))
     }
@@ -313,23 +324,30 @@ impl Reactor {
     ///
     /// See the page of the [module](crate::driver).
     pub fn turn(&self, wait: Wait<'_>, woken: &mut Vec<Waker>) -> io::Result<Turn> {
-        let mut seat = match self.turn.try_lock() {
+        let seat = match self.turn.try_lock() {
             Ok(seat) => seat,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Ordering: relaxed. Who sees it set too late comes again; too long, and he who waited is awake, and will be
-            // the one to wait when he has nothing to do.
-            Err(TryLockError::WouldBlock) if self.waits.load(Relaxed) => return Ok(Turn::Waits),
-            Err(TryLockError::WouldBlock) => return Ok(Turn::Looks),
+            Err(TryLockError::WouldBlock) => {
+                return Ok(match self.holder.ask() {
+                    Who::Passes => Turn::Looks,
+                    Who::Returns => Turn::Returns,
+                    Who::Waits => Turn::Waits,
+                });
+            }
         };
+        let mut sitting = Sitting { reactor: self, seat };
+        if current::drives(self) {
+            self.holder.is(Who::Returns);
+        }
         let result = match wait {
-            Wait::Not => self.look(&mut seat.events),
+            Wait::Not => self.look(&mut sitting.seat.events),
             Wait::Unless(not_to) if not_to() => return Ok(Turn::Taken),
-            Wait::Unless(not_to) => self.block(&mut seat, not_to),
+            Wait::Unless(not_to) => self.block(&mut sitting.seat, not_to),
         };
         let now = self.now();
         self.looked_at.store(now, Relaxed);
-        let result = result.map(|()| self.dispatch(&mut seat.events, woken));
-        drop(seat);
+        let result = result.map(|()| self.dispatch(&mut sitting.seat.events, woken));
+        drop(sitting);
         self.shards.iter().for_each(|shard| shard.fire(now, woken));
         result.map(|()| Turn::Taken)
     }
@@ -341,13 +359,7 @@ impl Reactor {
 
     fn block(&self, seat: &mut Seat, not_to: &dyn Fn() -> bool) -> io::Result<()> {
         let until = self.home.horizon.plan(|| self.earliest());
-        // Ordering: relaxed, here and below: see `turn`.
-        self.waits.store(true, Relaxed);
-        // Even if `not_to` panics.
-        let _awake = OnDrop(|| {
-            self.waits.store(false, Relaxed);
-            self.home.horizon.awake();
-        });
+        self.holder.is(Who::Waits);
         match until {
             NEVER => self.home.waiter.wait(&mut seat.events, None),
             until => self.wait_until(until, seat, not_to),

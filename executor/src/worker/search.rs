@@ -186,8 +186,8 @@ impl Worker {
                     std::thread::yield_now();
                     continue;
                 }
-                // One is enough.
-                Ok(Turn::Waits) => {}
+                // One is enough, and who returns is a worker that comes here before it sleeps.
+                Ok(Turn::Waits | Turn::Returns) => {}
                 // Nothing that a descriptor of ours should do. But timers go on.
                 Err(error) => {
                     eprintln!("giveway: waiting for I/O failed: {error}");

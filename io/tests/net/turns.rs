@@ -57,3 +57,26 @@ fn a_question_that_panics_leaves_nobody_waiting_in_the_reactor() {
         assert_eq!(inside.get(), Some(Turn::Looks), "after {turn:?}");
     }
 }
+
+/// Whether he who has the turn is one of those that come back.
+#[test]
+fn who_finds_the_turn_taken_hears_whether_it_is_by_one_who_returns() {
+    let _watchdog = watchdog();
+    let (reactor, other) = (Reactor::new(1).unwrap(), Reactor::new(1).unwrap());
+    let found = || {
+        let found = Cell::new(None);
+        let try_it = || {
+            let turn = std::thread::scope(|threads| {
+                threads.spawn(|| reactor.turn(Wait::Not, &mut Vec::new()).unwrap()).join().unwrap()
+            });
+            found.set(Some(turn));
+            true
+        };
+        assert_eq!(reactor.turn(Wait::Unless(&try_it), &mut Vec::new()).unwrap(), Turn::Taken);
+        found.get().unwrap()
+    };
+    assert_eq!(found(), Turn::Looks);
+    assert_eq!(enter(&reactor, 0, found), Turn::Returns);
+    assert_eq!(enter(&other, 0, found), Turn::Looks, "it drives another one");
+    assert_eq!(found(), Turn::Looks, "what was said before is taken back");
+}
