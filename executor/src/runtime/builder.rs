@@ -308,8 +308,9 @@ impl Builder {
     /// poll has returned, with its length; or after a second, if it has not. Time that the thread had to wait for a CPU
     /// does not count, as far as the OS tells.
     ///
-    /// The hook runs on the monitor's thread, and should not block. A panic in it is contained. Without a hook debug builds
-    /// write the report to standard error. With the feature `tracing` it is a `WARN` event of the target `giveway`, hook or
+    /// The hook runs on the monitor's thread. It should not block, and must not wait for anything of this runtime: while a
+    /// poll goes on for too long the monitor may be the only one to hear of sockets and timers. A panic in it is
+    /// contained. Without a hook debug builds write the report to standard error. With the feature `tracing` it is a `WARN` event of the target `giveway`, hook or
     /// not.
     ///
     /// # Examples
