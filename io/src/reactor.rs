@@ -19,6 +19,7 @@ use crate::sys::{Events, Waiter};
 use crate::timer::{self, NEVER, Shard};
 use crossbeam_utils::CachePadded;
 use slab::Slab;
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -480,12 +481,20 @@ impl Drop for Reactor {
 pub fn wake_all(woken: &mut Vec<Waker>) {
     for waker in woken.drain(..) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            // Its destructor may panic as well, and so may that of what it panics with: that one is not run.
-            if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                std::mem::forget(again);
-            }
+            drop_payload(payload);
         }
     }
+}
+
+/// Drops what a waker has panicked with. That may panic as well, with something that does so when it is dropped: not for ever.
+fn drop_payload(mut payload: Box<dyn Any + Send>) {
+    for _ in 0..8 {
+        match catch_unwind(AssertUnwindSafe(move || drop(payload))) {
+            Ok(()) => return,
+            Err(again) => payload = again,
+        }
+    }
+    std::mem::forget(payload);
 }
 
 impl fmt::Debug for Reactor {
