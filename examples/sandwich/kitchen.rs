@@ -44,7 +44,7 @@ impl Act {
 
 /// One job after the other, until told to stop. This is all the code that a polite background job needs.
 async fn work_in_the_background(act: Act, chunk: Work, done: Arc<Counter>, stop: Arc<AtomicBool>) {
-    while !stop.load(Relaxed) {
+    loop {
         for _ in 0..CHUNKS_OF_A_JOB {
             if stop.load(Relaxed) {
                 return;

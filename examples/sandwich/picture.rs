@@ -1,4 +1,4 @@
-//! The picture: requests as dots, by when it was due and how long it took; below it, how much background work was
+//! The picture: requests as dots, by when each was due and how long it took; below, how much background work was
 //! done meanwhile. Four acts side by side, on one scale.
 
 use crate::kitchen::{Act, JOB};

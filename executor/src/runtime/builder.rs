@@ -310,8 +310,8 @@ impl Builder {
     ///
     /// The hook runs on the monitor's thread. It should not block, and must not wait for anything of this runtime: while a
     /// poll goes on for too long the monitor may be the only one to hear of sockets and timers. A panic in it is
-    /// contained. Without a hook debug builds write the report to standard error. With the feature `tracing` it is a `WARN` event of the target `giveway`, hook or
-    /// not.
+    /// contained. Without a hook debug builds write the report to standard error. With the feature `tracing` it is a `WARN`
+    /// event of the target `giveway`, hook or not.
     ///
     /// # Examples
     ///
