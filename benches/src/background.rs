@@ -1,4 +1,5 @@
-//! Background work that wants every core: tasks that work in chunks, with the peer's politest yield after each.
+//! Work that wants every core, beside what is measured: tasks that work in chunks, with a yield after each. As the background,
+//! with the peer's politest yield; or as foreground tasks that only `yield_now`.
 
 use crate::crew::Crew;
 use crate::peers::Peer;
@@ -13,8 +14,12 @@ use std::time::{Duration, Instant};
 pub struct Load {
     /// How many background tasks.
     pub background: usize,
-    /// How many rounds of [`spin`] a chunk of the background is, and what a request costs: 20 µs.
+    /// How many rounds of [`spin`] a chunk of the background is.
     pub chunk: u64,
+    /// How many rounds a request costs: 20 µs.
+    pub work: u64,
+    /// Whether the peer is told that the background may wait. Otherwise its tasks are like all others, and `yield_now`.
+    pub polite: bool,
     /// Wake-ups or requests a second.
     pub rate: u32,
     /// How long.
@@ -43,13 +48,23 @@ impl<P: Peer> Background<P> {
         let crew = Crew::start(load.background, |stop| {
             let done = Arc::new(CachePadded::new(AtomicU64::new(0)));
             chunks.push(done.clone());
-            P::spawn_background(async move {
-                while !stop.load(Relaxed) {
-                    spin(load.chunk);
-                    done.fetch_add(1, Relaxed);
-                    P::polite_yield().await;
-                }
-            })
+            let chunk = move || {
+                spin(load.chunk);
+                done.fetch_add(1, Relaxed);
+                stop.load(Relaxed)
+            };
+            match load.polite {
+                true => P::spawn_background(async move {
+                    while !chunk() {
+                        P::polite_yield().await;
+                    }
+                }),
+                false => P::spawn(async move {
+                    while !chunk() {
+                        P::yield_now().await;
+                    }
+                }),
+            }
         });
         // They settle: those that share a queue find out that they are all polite.
         std::thread::sleep(Duration::from_millis(100));

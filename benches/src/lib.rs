@@ -6,6 +6,7 @@
 pub mod background;
 pub mod cost;
 pub mod crew;
+pub mod mixed;
 pub mod peers;
 pub mod report;
 pub mod requests;

@@ -102,6 +102,7 @@ fn run(options: &Options) -> Result<(), String> {
         beside_requests(&mut table, options, background);
     }
     beside_wake_ups(&mut table, options, 512);
+    beside_long_polls(&mut table, options);
     yield_calls(&mut table, options.workers);
     ROWS.iter().enumerate().for_each(|(index, row)| micro(&mut table, options, index, row));
     if table.lines.is_empty() {
@@ -187,13 +188,45 @@ fn yield_calls(table: &mut Table<'_>, workers: usize) {
 
 fn load(options: &Options, background: usize, rate: u32) -> Load {
     let chunk = 20 * rounds_per_microsecond(options.workers);
-    Load { background, chunk, rate, time: Duration::from_secs(2) }
+    Load { background, chunk, work: chunk, polite: true, rate, time: Duration::from_secs(2) }
+}
+
+/// Tasks whose polls take 10 ms, and which are no background: how long does a task wait beside them that a thread or a socket
+/// wakes?
+fn beside_long_polls(table: &mut Table<'_>, options: &Options) {
+    fn wake_ups<P: Peer>(load: Load) -> [f64; 2] {
+        percentiles(wake::run::<P>(load).latencies)
+    }
+    fn requests<P: Peer>(load: Load) -> [f64; 2] {
+        percentiles(requests::run::<P>(load).latencies)
+    }
+    let name = |what, part| format!("{what} beside 8 tasks with polls of 10 ms, {part}, ms");
+    let load = || {
+        let load = load(options, 8, 2_000);
+        Load { chunk: load.chunk * 500, polite: false, ..load }
+    };
+    let names = |what| [(name(what, "p50"), Goal::None), (name(what, "p99"), Goal::Ratio(1.0))];
+    let wakes = names("wake-ups");
+    if wakes.iter().any(|(name, _)| table.wants(name)) {
+        let (load, peers) = (load(), [wake_ups::<Giveway>, wake_ups::<Tokio>, wake_ups::<Smol>]);
+        table.add_columns(wakes, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3))));
+    }
+    let over_tcp = names("requests");
+    if over_tcp.iter().any(|(name, _)| table.wants(name)) {
+        let (load, peers) = (load(), [requests::<Giveway>, requests::<Tokio>, requests::<Smol>]);
+        let samples = interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3)));
+        table.add_columns(over_tcp, samples);
+    }
+}
+
+/// The median and the 99th percentile.
+fn percentiles(mut samples: Vec<f64>) -> [f64; 2] {
+    [0.5, 0.99].map(|part| percentile(&mut samples, part))
 }
 
 fn beside_wake_ups(table: &mut Table<'_>, options: &Options, background: usize) {
     fn sample<P: Peer>(load: Load) -> [f64; 2] {
-        let mut latencies = wake::run::<P>(load).latencies;
-        [percentile(&mut latencies, 0.5), percentile(&mut latencies, 0.99)]
+        percentiles(wake::run::<P>(load).latencies)
     }
     let name = |part| format!("wake-ups beside {background} background tasks, {part}, µs");
     let names = [(name("p50"), Goal::None), (name("p99"), Goal::AtMost(60.0))];
@@ -206,8 +239,8 @@ fn beside_wake_ups(table: &mut Table<'_>, options: &Options, background: usize) 
 
 fn beside_requests(table: &mut Table<'_>, options: &Options, background: usize) {
     fn sample<P: Peer>(load: Load) -> [f64; 3] {
-        let mut outcome = requests::run::<P>(load);
-        let [p50, p99] = [0.5, 0.99].map(|part| percentile(&mut outcome.latencies, part));
+        let outcome = requests::run::<P>(load);
+        let [p50, p99] = percentiles(outcome.latencies);
         [p50, p99, outcome.beside * 20e-6]
     }
     let name = |part| match background {

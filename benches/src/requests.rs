@@ -40,7 +40,7 @@ pub struct Outcome {
 ///
 /// If a request is lost.
 pub fn run<P: Peer>(load: Load) -> Outcome {
-    let address = serve::<P>(load.chunk);
+    let address = serve::<P>(load.work);
     let background = Background::<P>::start(load);
     let mut latencies = Vec::new();
     let beside = background.chunks_during(|| {

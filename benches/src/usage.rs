@@ -19,11 +19,24 @@ pub struct Usage {
 ///
 /// If the system does not know.
 pub fn usage() -> Usage {
+    usage_of(libc::RUSAGE_SELF)
+}
+
+/// What the child processes that have been waited for have used, and their own.
+///
+/// # Panics
+///
+/// If the system does not know.
+pub fn usage_of_children() -> Usage {
+    usage_of(libc::RUSAGE_CHILDREN)
+}
+
+fn usage_of(whom: libc::c_int) -> Usage {
     // SAFETY: an all-zero `rusage` is a valid value of a plain C struct.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is a writable `rusage`.
-    let failed = unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    assert_eq!(failed, 0, "getrusage of the own process cannot fail");
+    let failed = unsafe { libc::getrusage(whom, &mut usage) };
+    assert_eq!(failed, 0, "getrusage of the own processes cannot fail");
     let count = |of: i64| u64::try_from(of).expect("a count");
     let time = |of: libc::timeval| Duration::from_secs(count(of.tv_sec)) + Duration::from_micros(count(of.tv_usec));
     Usage {
@@ -31,4 +44,25 @@ pub fn usage() -> Usage {
         voluntary_switches: count(usage.ru_nvcsw),
         involuntary_switches: count(usage.ru_nivcsw),
     }
+}
+
+/// What the CPUs of the machine have done so far, all together.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Machine {
+    /// Worked for any process, or for the system.
+    pub busy: Duration,
+    /// Stood still because their host gave the time to other machines.
+    pub stolen: Duration,
+}
+
+/// What the CPUs of the machine have done so far. Nothing where the system does not say.
+pub fn machine() -> Machine {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    // In hundredths of a second: user, nice, system, idle, waiting for a disk, two kinds of interrupts, stolen; what follows is
+    // in the first two.
+    let ticks: Vec<u64> = all.take(8).filter_map(|ticks| ticks.parse().ok()).collect();
+    let [user, nice, system, _idle, _waiting, interrupts, soft, stolen] = ticks[..] else { return Machine::default() };
+    let time = |ticks: u64| Duration::from_millis(10 * ticks);
+    Machine { busy: time(user + nice + system + interrupts + soft), stolen: time(stolen) }
 }

@@ -3,7 +3,7 @@
 use crate::deadlock;
 use crate::host::Caller;
 use crate::parker::Parker;
-use crate::runtime::{Phase, Shared, context};
+use crate::runtime::{Phase, Shared, Waiter, context};
 use crate::sched::Yielded;
 use giveway_budget::{OPERATIONS, with_budget, with_interrupt};
 use giveway_yield::host::with_host;
@@ -44,12 +44,20 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, fu
     // earlier user of a cached parker costs one poll too many.
     let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
     let mut cx = Context::from_waker(&waker);
-    let (caller, watched) = (Caller::new(shared), deadlock::Caller::new(shared));
+    let (caller, watched, fatal) = (Caller::new(shared), deadlock::Caller::new(shared), Waiter::new(shared));
+    let park = || match &watched {
+        Some(watched) => watched.park(&parker),
+        None => {
+            parker.park();
+            None
+        }
+    };
     // A flag of its own: that of a worker or of another executor further up the stack is lowered only when the poll that
     // this is in returns.
     let mut verdict = None;
     let poll_to_the_end = || {
         loop {
+            let verdict_before = fatal.as_ref().and_then(Waiter::verdict);
             caller.begin_poll();
             match with_budget(OPERATIONS, || future.as_mut().poll(&mut cx)) {
                 Poll::Ready(output) => break output,
@@ -59,19 +67,18 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, fu
                             worker.about_to_wait();
                         }
                     });
-                    match &watched {
-                        _ if caller.asked() => give_way(shared),
-                        Some(watched) => {
-                            // Polled once more before it is believed: it may have been woken at this very moment.
-                            match verdict.take() {
-                                Some(verdict) if !parker.has_token() => {
-                                    panic!("{verdict}\n`block_on` was called at {place}")
-                                }
-                                _ => verdict = watched.park(&parker),
-                            }
-                        }
-                        None => parker.park(),
+                    if caller.asked() {
+                        give_way(shared);
+                        continue;
                     }
+                    // Polled once more before it is believed: it may have been woken at this very moment.
+                    if let Some(verdict) = verdict.take().or(verdict_before).filter(|_| !parker.has_token()) {
+                        panic!("{verdict}\n`block_on` was called at {place}");
+                    }
+                    verdict = match &fatal {
+                        Some(fatal) => fatal.park(&parker, park),
+                        None => park(),
+                    };
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Pacing of background jobs: a share of the cores that shrinks when foreground tasks wait too long for one.
+//! Pacing of background jobs: a share of the cores that shrinks when they keep foreground tasks waiting for one.
 //!
 //! [`yield_now_if_busy`](crate::yield_now_if_busy) and [`spawn_background`](crate::spawn_background) are enough for most
 //! background work: they leave a core to whoever waits for it, within microseconds. What they cannot leave to others is
@@ -22,11 +22,11 @@
 //! ```
 //!
 //! CPU time flows into a bucket at `limit × workers`, and jobs take it from there in [slices](Pacer::with_slice). Ten times
-//! a second a controller looks at how long foreground tasks have waited for a worker, in the last 2.5 seconds. If the slowest
-//! hundredth part waited longer than a [target](Settings::target_latency) it lowers the limit; otherwise it raises it,
-//! half as fast, if a job waits for a slice; otherwise the limit goes back to its [baseline](Settings::baseline). There
-//! is one bucket for a runtime, so that many jobs together are held to the same limit as one;
-//! [`Builder::elastic`](crate::Builder::elastic) has its settings.
+//! a second a controller looks at how long paced jobs kept foreground tasks waiting for a worker, in the last 2.5 seconds. If
+//! they kept more than a hundredth of them for longer than a [target](Settings::target_latency) it lowers the limit; otherwise it
+//! raises it, half as fast, if a job waits for a slice; otherwise the limit goes back to its [baseline](Settings::baseline).
+//! What foreground tasks wait for one another, or for another process, does not count. There is one bucket for a runtime, so that
+//! many jobs together are held to the same limit as one; [`Builder::elastic`](crate::Builder::elastic) has its settings.
 //!
 //! All that happens when a pacer calls, or by a timer while one waits: a runtime without paced jobs pays nothing.
 
@@ -34,7 +34,6 @@ pub use giveway_yield::elastic::{Pace, Pacer, Settings, SettingsError};
 
 use crate::metrics::upper_bound;
 use crate::runtime::Shared;
-use crate::task::Class;
 use giveway_io::driver::{self, Alarm};
 use giveway_yield::host::{Admission, Machine};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -55,6 +54,7 @@ impl Elastic {
     pub(crate) fn admission(&self, shared: &Arc<Shared>) -> Arc<Admission> {
         let start = || {
             // Not counted: pacers hold the admission, and may outlive the runtime.
+            shared.meter.paced.start(shared.workers());
             let host = Host { shared: Arc::downgrade(shared), cores: shared.workers(), alarm: Default::default() };
             Admission::new(self.settings, host)
         };
@@ -81,7 +81,7 @@ impl Machine for Host {
 
     fn latencies(&self, bucket: &mut dyn FnMut(u64, u64)) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let counts = shared.scheduling_latency_counts(Class::Foreground);
+        let counts = shared.meter.paced.counts();
         for (number, count) in counts.into_iter().enumerate() {
             let last = number + 1 == counts.len();
             bucket(if last { u64::MAX } else { upper_bound(number) }, count);

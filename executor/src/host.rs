@@ -91,20 +91,21 @@ pub fn should_yield() -> bool {
 
 impl Worker {
     /// Runs `f` with this worker answering the yield points of this thread, and its interrupt cutting budgets short.
-    pub(crate) fn with_yield_points(&self, f: impl FnOnce()) {
+    pub(crate) fn with_yield_points<R>(&self, f: impl FnOnce() -> R) -> R {
         #[cfg(not(all(test, giveway_loom)))]
         let f = || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
-        with_host(self, f);
+        with_host(self, f)
     }
 
-    /// Whether a yield point asks although it need not give way. Then what it has left in its slot goes to whoever is idle.
+    /// Whether a yield point asks although it need not give way, because a worker is idle that can take what waits: all but what is
+    /// pinned here. What it has left in its slot goes to that one.
     fn somebody_idle(&self) -> bool {
         let scheduler = &self.shared().scheduler;
         let idle = scheduler.idle.idle_hint().load(Relaxed) != 0;
         if idle {
             self.shared().unpark(scheduler.hand_over_slot(self.core()));
         }
-        idle
+        idle && !scheduler.has_pinned(self.core())
     }
 
     /// Names the poll that goes on: which runtime's, which worker's, and its how many-th.

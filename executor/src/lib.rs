@@ -65,7 +65,9 @@ mod block_on;
 mod blocking;
 mod deadlock;
 pub mod elastic;
-mod fork;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod entry;
 pub mod fs;
 mod host;
 #[cfg(feature = "hyper")]
@@ -78,6 +80,7 @@ mod pinned;
 mod registry;
 mod runtime;
 mod sched;
+mod stopwatch;
 mod sync;
 pub mod task;
 mod worker;

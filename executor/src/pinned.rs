@@ -23,7 +23,7 @@ use std::thread::{self, ThreadId};
 
 /// Spawns a future that stays on one worker's thread, and so need not be [`Send`].
 ///
-/// The function is sent to the worker with the fewest such tasks; there it makes the future, which is polled and dropped by
+/// The function is sent to a worker with few such tasks; there it makes the future, which is polled and dropped by
 /// that thread alone. What it holds across an await may be an `Rc`, a `RefCell`'s guard, or whatever a C library ties to a
 /// thread. In [`task::Builder::on_worker`](task::Builder::on_worker) you choose the worker.
 ///
@@ -87,11 +87,18 @@ where
     let class = class.unwrap_or_else(|| context::class_in(shared));
     let lodging = Lodging::new(shared, worker);
     let worker = lodging.worker;
+    // After the count of the lodging: if the runtime is open now its worker waits for this task, whatever happens to the
+    // runtime, and drops it at the latest in `Worker::drop_pinned`. If not, the lodging ends here and not with the function:
+    // its destructor may drop the runtime, and wait for that worker.
+    let lodging = (shared.gate.phase() == Phase::Open).then_some(lodging);
+    let admitted = lodging.is_some();
     let future = Pinned { state: State::Unmade(Some(f)), _lodging: lodging };
     let (runnable, handle) = task::allocate_with(Arc::as_ptr(shared), name, class, location, future, schedule);
     runnable.metadata().pin_to(worker);
-    // After the count of the lodging: see `Worker::drop_pinned`.
-    if shared.admits(&runnable) {
+    if admitted {
+        if runnable.metadata().name().is_some() {
+            runnable.metadata().register();
+        }
         shared.meter.queued_for(worker, runnable.metadata(), || shared.now());
         shared.push_pinned(worker, runnable);
     } else {
@@ -121,9 +128,7 @@ struct Lodging {
 
 impl Lodging {
     fn new(shared: &Arc<Shared>, worker: Option<usize>) -> Self {
-        let lodgers = |&worker: &usize| shared.posts[worker].pinned.load(Acquire);
-        // Two that choose at once may choose the same: it is only a matter of balance.
-        let worker = worker.unwrap_or_else(|| (0..shared.workers()).min_by_key(lodgers).unwrap_or(0));
+        let worker = worker.unwrap_or_else(|| one_of_the_less_busy(shared));
         // Ordering: AcqRel, to stand in one chain with the ends of lodgings; the fence below is what counts.
         shared.posts[worker].pinned.fetch_add(1, AcqRel);
         // Ordering: SeqCst fence, partner of the one in `Worker::drop_pinned`. Our count comes before it and our look at the
@@ -131,6 +136,21 @@ impl Lodging {
         fence(SeqCst);
         Self { shared: shared.clone(), worker }
     }
+}
+
+/// The worker with the fewest pinned tasks, of all if they are few, otherwise of some chosen at random: almost as even, and as
+/// many lines to read however many workers there are.
+fn one_of_the_less_busy(shared: &Shared) -> usize {
+    const LOOKS: usize = 8;
+    let workers = shared.workers();
+    let lodgers = |&worker: &usize| shared.posts[worker].pinned.load(Acquire);
+    // Two that choose at once may choose the same: it is only a matter of balance.
+    let least = if workers <= LOOKS {
+        (0..workers).min_by_key(lodgers)
+    } else {
+        (0..LOOKS).map(|_| fastrand::usize(..workers)).min_by_key(lodgers)
+    };
+    least.unwrap_or(0)
 }
 
 impl Drop for Lodging {
@@ -147,8 +167,8 @@ impl Drop for Lodging {
 /// A future that is made, polled and dropped by one thread, or never made.
 struct Pinned<F, Fut> {
     state: State<F, Fut>,
-    // After the state: the worker waits for it.
-    _lodging: Lodging,
+    // After the state: the worker waits for it. None if the runtime is shut down: then it is never made.
+    _lodging: Option<Lodging>,
 }
 
 enum State<F, Fut> {

@@ -16,7 +16,7 @@ pub struct Alarm {
 
 impl Reactor {
     /// Wakes at this time, by the reactor's clock; or when the reactor is closed, if that comes first. None if it was closed
-    /// before.
+    /// before, and in the child of a fork if it was made before that.
     ///
     /// # Examples
     ///
@@ -32,6 +32,7 @@ impl Reactor {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn wake_at(&self, at: u64, waker: &Waker) -> Option<Alarm> {
+        self.check_here().ok()?;
         let (shard, serial) = (self.shard(usize::MAX), deferred::next_serial());
         let timer = Timer { serial, deadline: instant_of(at) };
         shard.insert(timer, waker).then_some(Alarm { shard, serial })
@@ -40,7 +41,9 @@ impl Reactor {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        self.shard.remove(self.serial, false);
+        if !self.shard.is_elsewhere() {
+            self.shard.remove(self.serial, false);
+        }
     }
 }
 

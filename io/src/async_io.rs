@@ -146,8 +146,9 @@ impl<T: AsFd> Async<T> {
     ) -> Poll<io::Result<R>> {
         let spent = ready!(poll_proceed(cx));
         loop {
-            let seen = ready!(self.source.poll_ready(direction, cx));
+            // Before it waits: nothing wakes a task that waits in the child of a fork.
             self.check_open()?;
+            let seen = ready!(self.source.poll_ready(direction, cx));
             match operation(self.get_ref()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.source.clear(direction, seen),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -246,27 +247,16 @@ impl<T: AsFd> Async<T> {
         poll_fn(|cx| self.poll_write_with(cx, &mut operation)).await
     }
 
-    /// Waits until the descriptor is readable, as far as is known: the next read may still find that it is not.
-    pub(crate) fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<()> {
-        self.source.poll_ready(direction, cx).map(drop)
-    }
-
-    /// An error if the runtime was shut down that it belongs to.
+    /// An error if the runtime that it belongs to was shut down, or was left behind by a fork.
     #[inline]
     pub(crate) fn check_open(&self) -> io::Result<()> {
-        if self.reactor.is_closed() { Err(gone()) } else { Ok(()) }
+        self.reactor.check_reports()
     }
 
     /// What is known of its readiness.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
-}
-
-/// The error of whatever outlives its runtime.
-#[cold]
-fn gone() -> io::Error {
-    io::Error::other("the runtime that this descriptor belongs to was shut down; make it anew in another")
 }
 
 impl<T: AsFd> Drop for Async<T> {

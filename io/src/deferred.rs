@@ -12,187 +12,175 @@
 //! A timer may be moved to another thread within the poll, and dropped or waited for there. The list is this thread's
 //! alone, so the other one leaves word at the shard (`Shard::remove`), and it is read when the list comes there.
 
-use crate::current;
-use crate::timer::{Shard, Timer};
+use crate::scope;
+use crate::timer::{Deferred, Shard, Timer};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 
+/// The timers that are to be registered when the outermost poll on this thread returns.
+struct List {
+    // Whether there is anything in the list: one load at the end of each poll.
+    any: Cell<bool>,
+    // A serial of zero: it was dropped. Without a destructor, which makes the thread-local cheaper to get at: `free` frees it.
+    timers: RefCell<ManuallyDrop<Vec<Deferred>>>,
+    next_serial: Cell<u64>,
+}
+
 thread_local! {
-    // The waker of the task that is being polled on this thread; null if none is. Marked (see `marked`), and so unlike any
-    // waker, while one is polled inside of another and while the thread is outside.
-    static TASK: Cell<*const Waker> = const { Cell::new(ptr::null()) };
-    // The number of the poll that goes on. No other thread has it.
-    static STAMP: Cell<u64> = const { Cell::new(0) };
-    // Whether there is anything in the list. It has no destructor, and costs one load at the end of each poll.
-    static ANY: Cell<bool> = const { Cell::new(false) };
-    // Timers that are to be registered when the poll is over. A serial of zero: it was dropped. Without a destructor too,
-    // which makes it cheaper to get at: `leave` frees it.
-    static LIST: RefCell<ManuallyDrop<Vec<Timer>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
+    static LIST: List = const {
+        List {
+            any: Cell::new(false),
+            timers: RefCell::new(ManuallyDrop::new(Vec::new())),
+            next_serial: Cell::new(0),
+        }
+    };
 }
 
 /// A longer list is not kept for the next poll.
 const KEEP: usize = 1_024;
 
-/// Polls a task: `poll` is to use this waker. For executors, on threads that are inside [`enter`](crate::driver::enter);
+/// Polls a task: `poll` is to use this waker. For executors, on threads that are inside of [`enter`](crate::driver::enter);
 /// elsewhere it makes no difference.
 ///
-/// Registers the timers that the task waits for when `poll` returns. A task that is done waits for none. The waker is cloned
-/// for each, under a lock: its clone must not make or drop timers.
+/// Registers the timers that the task waits for when `poll` returns. A task that is done waits for none. If the reactor was
+/// closed meanwhile, the task is woken instead.
 ///
 /// # Examples
 ///
 /// See the page of the [module](crate::driver).
 #[inline]
 pub fn poll_task<T>(waker: &Waker, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    let outer = TASK.get();
-    // A task that is polled inside of another's poll, whoever does that, defers nothing: the list is the other's.
-    TASK.set(if outer.is_null() { waker } else { marked(outer) });
-    STAMP.set(STAMP.get() + 1);
-    let ended = Ended { outer };
+    let ended = Ended(scope::begin_poll(waker));
     let result = poll();
-    if ANY.get() && outer.is_null() && result.is_pending() {
+    if any() && ended.0.is_none() && result.is_pending() {
+        scope::defer_no_more();
         register(waker);
     }
     drop(ended);
     result
 }
 
-/// The same waker, but unlike any other: what compares itself with it defers nothing.
-fn marked(task: *const Waker) -> *const Waker {
-    const { assert!(align_of::<Waker>() > 1) };
-    task.map_addr(|address| address | 1)
-}
-
-struct Ended {
-    outer: *const Waker,
-}
+struct Ended(scope::Outer);
 
 impl Drop for Ended {
     #[inline]
     fn drop(&mut self) {
-        TASK.set(self.outer);
-        // It has ended, or panicked. What is left is nobody's timer, or somebody's who polls it again.
-        if ANY.get() && self.outer.is_null() {
+        scope::end_poll(self.0);
+        // The task has ended, or panicked: nothing waits for what is left, or it is polled again first.
+        if any() && self.0.is_none() {
             forget();
         }
     }
 }
 
-#[cold]
-fn forget() {
-    LIST.with_borrow_mut(|list| {
-        if let (Some(shard), Some(last)) = (current::own_timers(), list.last()) {
-            shard.expect_none_up_to(last.serial);
-        }
-        list.clear();
-    });
-    ANY.set(false);
+/// Whether timers were deferred.
+#[inline]
+pub(crate) fn any() -> bool {
+    LIST.with(|list| list.any.get())
+}
+
+fn take() -> Vec<Deferred> {
+    LIST.with(|list| {
+        list.any.set(false);
+        ManuallyDrop::into_inner(list.timers.take())
+    })
 }
 
 #[cold]
-fn register(waker: &Waker) {
-    LIST.with_borrow_mut(|list| {
-        if let Some(shard) = current::own_timers() {
-            shard.insert_deferred(list, waker);
+fn forget() {
+    let timers = take();
+    if let (Some(shard), Some(last)) = (scope::attended(), timers.last()) {
+        shard.expect_none_up_to(last.timer.serial);
+    }
+    keep(timers);
+}
+
+/// Registers what was deferred, all of it with this waker: that of the outermost poll in the current scope, which
+/// [defers no more](scope::defer_no_more).
+#[cold]
+pub(crate) fn register(waker: &Waker) {
+    let mut timers = take();
+    for deferred in timers.iter_mut().filter(|deferred| deferred.timer.serial != 0) {
+        deferred.waker = Some(waker.clone());
+    }
+    // A shard that is not attended any more was lent, and then the list was registered before.
+    let refused = scope::attended().is_some_and(|shard| !shard.insert_deferred(&mut timers));
+    keep(timers);
+    if refused {
+        // The runtime is shut down. The task finds out when it polls its timer, wherever that is.
+        waker.wake_by_ref();
+    }
+}
+
+/// Keeps the memory of a list for the next poll.
+fn keep(mut timers: Vec<Deferred>) {
+    timers.clear();
+    timers.shrink_to(KEEP);
+    LIST.with(|list| {
+        if !list.any.get() {
+            drop(ManuallyDrop::into_inner(list.timers.replace(ManuallyDrop::new(timers))));
         }
-        list.clear();
-        list.shrink_to(KEEP);
     });
-    ANY.set(false);
 }
 
 /// A number that no other timer of the process has, and larger than those that this thread has had before, and than those
-/// that any thread had before this one called [`enter`].
+/// that any thread had before this one called [`new_serials`].
 pub(crate) fn next_serial() -> u64 {
     const BLOCK: u64 = 1 << 16;
     static BLOCKS: AtomicU64 = AtomicU64::new(1);
-    let next = NEXT.get();
-    // Ordering: relaxed; all that matters is that a block is taken once.
-    let serial = if next.is_multiple_of(BLOCK) { BLOCKS.fetch_add(1, Relaxed) * BLOCK } else { next };
-    NEXT.set(serial + 1);
-    serial
+    LIST.with(|list| {
+        let next = list.next_serial.get();
+        // Ordering: relaxed; all that matters is that a block is taken once.
+        let serial = if next.is_multiple_of(BLOCK) { BLOCKS.fetch_add(1, Relaxed) * BLOCK } else { next };
+        list.next_serial.set(serial + 1);
+        serial
+    })
 }
 
-thread_local! {
-    static NEXT: Cell<u64> = const { Cell::new(0) };
+/// The thread comes to serve a shard: its serials are larger than those of any thread that has served it before. Returns the
+/// number of its first poll.
+pub(crate) fn new_serials() -> u64 {
+    static SCOPES: AtomicU64 = AtomicU64::new(1);
+    LIST.with(|list| list.next_serial.set(0));
+    // Ordering: relaxed; all that matters is that no other scope has it. There is a number for each poll of many years.
+    SCOPES.fetch_add(1, Relaxed) << 40
 }
 
-/// The thread comes to serve a shard: its serials are larger than those of whoever has before.
-pub(crate) fn enter() {
-    static THREADS: AtomicU64 = AtomicU64::new(1);
-    NEXT.set(0);
-    // Ordering: relaxed; all that matters is that it is nobody else's. A thread has a number for each poll of many years.
-    STAMP.set(THREADS.fetch_add(1, Relaxed) << 44);
-}
-
-/// Names the poll that goes on; zero if none does, or not in a worker.
-#[inline]
-pub(crate) fn this_poll() -> u64 {
-    if TASK.get().is_null() { 0 } else { STAMP.get() }
-}
-
-/// The thread serves it no more.
-pub(crate) fn leave() {
-    ANY.set(false);
-    STAMP.set(0);
-    drop(ManuallyDrop::into_inner(LIST.take()));
-}
-
-/// The poll that goes on stops being served by this thread's shard, which another thread may come to serve: what it has
-/// deferred is registered now, and nothing more is deferred. Returns what [`step_in`] needs.
-pub(crate) fn step_out() -> *const Waker {
-    let task = TASK.get();
-    if ANY.get() {
-        // SAFETY: without the mark it is the waker that the outermost `poll_task` on this thread borrows. That has not
-        // returned: it empties the list before it does, and there is something in it.
-        register(unsafe { &*task.map_addr(|address| address & !1) });
-    }
-    if !task.is_null() {
-        TASK.set(marked(task));
-    }
-    task
-}
-
-/// The poll goes on as before [`step_out`].
-pub(crate) fn step_in(task: *const Waker) {
-    TASK.set(task);
-}
-
-/// Whether a timer with this waker can be deferred.
-#[inline]
-pub(crate) fn is_own(waker: &Waker) -> bool {
-    ptr::eq(TASK.get(), waker)
+/// The thread serves no shard any more: frees the list.
+pub(crate) fn free() {
+    drop(take());
 }
 
 /// Defers a timer: the shard that it will go to, and its place in the list. None if it is to be registered at once.
 #[inline]
 pub(crate) fn defer(timer: Timer, waker: &Waker) -> Option<(&'static Shard, usize)> {
-    if !is_own(waker) {
-        return None;
-    }
-    let shard = current::own_timers()?;
-    let place = LIST.with_borrow_mut(|list| {
-        list.push(timer);
-        list.len() - 1
+    let shard = scope::defers_to(waker).filter(|shard| !shard.is_elsewhere())?;
+    let place = LIST.with(|list| {
+        let mut timers = list.timers.borrow_mut();
+        timers.push(Deferred { timer, waker: None });
+        list.any.set(true);
+        timers.len() - 1
     });
-    ANY.set(true);
     Some((shard, place))
 }
 
 /// Calls `f` with this thread's list if a timer is still in its place there. False if it is not.
 #[inline]
-fn with_deferred(place: usize, serial: u64, f: impl FnOnce(&mut Vec<Timer>)) -> bool {
-    ANY.get()
-        && LIST.with_borrow_mut(|list| {
-            let there = list.get(place).is_some_and(|timer| timer.serial == serial);
-            if there {
-                f(list);
-            }
-            there
-        })
+fn with_deferred(place: usize, serial: u64, f: impl FnOnce(&mut Vec<Deferred>)) -> bool {
+    LIST.with(|list| {
+        if !list.any.get() {
+            return false;
+        }
+        let mut timers = list.timers.borrow_mut();
+        let there = timers.get(place).is_some_and(|deferred| deferred.timer.serial == serial);
+        if there {
+            f(&mut timers);
+            list.any.set(!timers.is_empty());
+        }
+        there
+    })
 }
 
 /// Whether a timer is still in this thread's list.
@@ -203,16 +191,15 @@ pub(crate) fn has(place: usize, serial: u64) -> bool {
 /// Drops a timer that is still in this thread's list. False if it is not.
 #[inline]
 pub(crate) fn cancel(place: usize, serial: u64) -> bool {
-    with_deferred(place, serial, |list| {
-        list[place].serial = 0;
-        while list.pop_if(|last| last.serial == 0).is_some() {}
-        ANY.set(!list.is_empty());
+    with_deferred(place, serial, |timers| {
+        timers[place].timer.serial = 0;
+        while timers.pop_if(|last| last.timer.serial == 0).is_some() {}
     })
 }
 
 /// Moves a timer that is still in this thread's list to another time. False if it is not there.
 pub(crate) fn reset(place: usize, Timer { serial, deadline }: Timer) -> bool {
-    with_deferred(place, serial, |list| list[place].deadline = deadline)
+    with_deferred(place, serial, |timers| timers[place].timer.deadline = deadline)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod alarm;
 mod async_io;
 mod current;
 mod deferred;
+mod fork;
 mod holder;
 mod horizon;
 #[cfg(feature = "hyper")]
@@ -15,7 +16,9 @@ pub mod hyper;
 pub mod net;
 mod punctual;
 mod reactor;
+mod scope;
 mod source;
+mod sources;
 mod sys;
 pub mod time;
 mod timer;
@@ -78,10 +81,11 @@ pub mod driver {
     //! ```
 
     pub use crate::alarm::Alarm;
-    pub use crate::current::{Finder, enter, set_finder, step_in, step_in_anew, step_out};
+    pub use crate::current::{Finder, set_finder};
     pub use crate::deferred::poll_task;
-    pub use crate::net::resolve::{Blocking, set_blocking};
+    pub use crate::fork::Birth;
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
+    pub use crate::scope::{enter, lend};
     pub use crate::sys::sleep_precisely;
     pub use crate::timer::now;
 }

@@ -10,15 +10,16 @@
 //!
 //! The protocols are in `reactor.md`.
 
-use crate::current;
+use crate::fork::{self, Birth};
 use crate::holder::{Holder, Who};
 use crate::horizon::Horizon;
 use crate::punctual::Punctual;
+use crate::scope;
 use crate::source::{Direction, Source};
+use crate::sources::Sources;
 use crate::sys::{Events, Waiter};
 use crate::timer::{self, NEVER, Shard};
 use crossbeam_utils::CachePadded;
-use slab::Slab;
 use std::any::Any;
 use std::fmt;
 use std::io;
@@ -33,9 +34,13 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// What timers need of their reactor.
+///
+/// Not dropped in the child of a fork while the parent may use it, for its end would reach the parent's poller: a reactor that
+/// is dropped there leaves its shards behind, and they have it.
 #[derive(Debug)]
 pub(crate) struct Home {
     waiter: Waiter,
+    birth: Birth,
     horizon: CachePadded<Horizon>,
 }
 
@@ -47,7 +52,10 @@ impl Home {
 
     /// Calls back the thread that waits in its turn.
     pub(crate) fn notify(&self) {
-        self.waiter.notify();
+        // In the child of a fork there is none, and it would be the parent's that is called.
+        if !self.birth.is_elsewhere() {
+            self.waiter.notify();
+        }
     }
 }
 
@@ -80,7 +88,7 @@ pub struct Reactor {
     home: Arc<Home>,
     // Held by whoever takes a turn.
     turn: Mutex<Seat>,
-    sources: Mutex<Slab<Arc<Source>>>,
+    sources: Mutex<Sources>,
     // How many there are, to know without the lock whether the kernel has to be asked.
     registered: AtomicUsize,
     shards: Box<[&'static Shard]>,
@@ -90,6 +98,11 @@ pub struct Reactor {
     looked_at: AtomicU64,
     // What becomes of whoever has the turn. Written by him.
     holder: Holder,
+    // Names that its tasks wait for: see `net/resolve.rs`.
+    pub(crate) look_ups: AtomicUsize,
+    // The process that has its threads. In a child nothing here is locked, and the poller is left alone: both are as the
+    // parent's threads had them at the moment of the fork.
+    birth: Birth,
 }
 
 /// How long a turn may take.
@@ -136,15 +149,18 @@ impl Reactor {
     ///
     /// See the page of the [module](crate::driver).
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
-        let home = Arc::new(Home { waiter: Waiter::new()?, horizon: CachePadded::new(Horizon::new()) });
+        let birth = Birth::here();
+        let home = Arc::new(Home { waiter: Waiter::new()?, birth, horizon: CachePadded::new(Horizon::new()) });
         Ok(Arc::new(Self {
             turn: Mutex::new(Seat { events: Events::new(), punctual: Punctual::default() }),
-            sources: Mutex::new(Slab::new()),
+            sources: Mutex::default(),
             registered: AtomicUsize::new(0),
             shards: (0..=shards).map(|_| Shard::acquire(home.clone())).collect(),
             closed: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
             holder: Holder::new(),
+            look_ups: AtomicUsize::new(0),
+            birth,
             home,
         }))
     }
@@ -237,14 +253,17 @@ impl Reactor {
         self.has_sources() || self.earliest() != NEVER
     }
 
-    /// Whether anybody waits for a descriptor or a timer, or has and left without a word. Takes every lock: for rare occasions.
+    /// Whether anybody waits for a descriptor, a timer or the address of a name, or has and left without a word. Takes every
+    /// lock: for rare occasions.
     ///
     /// # Examples
     ///
     /// See [`has_something`](Self::has_something).
     pub fn is_waited_for(&self) -> bool {
-        self.shards.iter().any(|shard| !shard.is_empty())
-            || self.lock_sources().iter().any(|(_, source)| source.is_waited_for())
+        // Ordering: acquire, partner of the release when a look-up is answered: then its wake-up is seen too.
+        self.look_ups.load(Acquire) != 0
+            || self.shards.iter().any(|shard| !shard.is_empty())
+            || self.lock_sources().iter().any(Source::is_waited_for)
     }
 
     /// Nobody will take a turn any more: whoever waits is told.
@@ -264,11 +283,14 @@ impl Reactor {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn close(&self) {
-        // Ordering: release, partner of the acquire in `is_closed`. Who comes to wait after the wakers were taken has
-        // taken a source's lock after us, and sees it.
+        // Ordering: release, partner of the acquire in `is_closed`. Who registers a source after this has gone over them
+        // takes their lock after us, and sees it.
         self.closed.store(true, Release);
+        if self.birth.is_elsewhere() {
+            return;
+        }
         let mut woken = Vec::new();
-        for (_, source) in &*self.lock_sources() {
+        for source in self.lock_sources().iter() {
             source.close(&mut woken);
         }
         self.shards.iter().for_each(|shard| shard.close(&mut woken));
@@ -284,6 +306,26 @@ impl Reactor {
     pub fn is_closed(&self) -> bool {
         // Ordering: acquire, partner of the release in `close`.
         self.closed.load(Acquire)
+    }
+
+    /// An error in the child of a fork, where nobody serves this reactor.
+    #[inline]
+    pub(crate) fn check_here(&self) -> io::Result<()> {
+        if self.birth.is_elsewhere() { Err(fork::no_threads()) } else { Ok(()) }
+    }
+
+    /// An error if nothing will be reported of the sources any more.
+    #[inline]
+    pub(crate) fn check_reports(&self) -> io::Result<()> {
+        if self.is_closed() || self.birth.is_elsewhere() { Err(self.no_report()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn no_report(&self) -> io::Error {
+        if self.birth.is_elsewhere() {
+            return fork::no_report();
+        }
+        io::Error::other("the runtime that this descriptor belongs to was shut down; make it anew in another")
     }
 
     /// When the last turn was taken, by the reactor's clock.
@@ -319,12 +361,14 @@ impl Reactor {
     ///
     /// # Errors
     ///
-    /// What the system says, other than that it was interrupted.
+    /// What the system says, other than that it was interrupted. And in the child of a fork, if the reactor was made before: a
+    /// turn would take events away from the parent.
     ///
     /// # Examples
     ///
     /// See the page of the [module](crate::driver).
     pub fn turn(&self, wait: Wait<'_>, woken: &mut Vec<Waker>) -> io::Result<Turn> {
+        self.check_here()?;
         let seat = match self.turn.try_lock() {
             Ok(seat) => seat,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -337,7 +381,7 @@ impl Reactor {
             }
         };
         let mut sitting = Sitting { reactor: self, seat };
-        if current::drives(self) {
+        if scope::drives(self) {
             self.holder.is(Who::Returns);
         }
         let result = match wait {
@@ -405,7 +449,7 @@ impl Reactor {
         }
         let sources = self.lock_sources();
         for event in events.iter() {
-            // Gone already; or another by now, which then tries once in vain.
+            // None: it is gone, and the event was on its way.
             let Some(source) = sources.get(event.key) else { continue };
             if event.readable {
                 source.set_ready(Direction::Read, event.more_to_read, woken);
@@ -427,15 +471,19 @@ impl Reactor {
         self.home.notify();
     }
 
-    fn lock_sources(&self) -> MutexGuard<'_, Slab<Arc<Source>>> {
+    fn lock_sources(&self) -> MutexGuard<'_, Sources> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a descriptor, which must stay open until it is deregistered.
     pub(crate) fn register(&self, fd: BorrowedFd<'_>) -> io::Result<(usize, Arc<Source>)> {
-        let source = Arc::new(Source::new());
-        let key = self.lock_sources().insert(source.clone());
+        self.check_here()?;
+        let (key, source) = self.lock_sources().insert()?;
         self.registered.fetch_add(1, Relaxed);
+        if self.is_closed() {
+            // `close` may have gone over the sources before this one was among them.
+            source.close(&mut Vec::new());
+        }
         match self.home.waiter.add(fd, key) {
             Ok(()) => Ok((key, source)),
             Err(error) => {
@@ -445,8 +493,11 @@ impl Reactor {
         }
     }
 
-    /// Deregisters a descriptor.
+    /// Deregisters a descriptor; in the child of a fork, where it is registered with the parent, does nothing.
     pub(crate) fn deregister(&self, fd: BorrowedFd<'_>, key: usize) {
+        if self.birth.is_elsewhere() {
+            return;
+        }
         // Fails only for a descriptor that the user has closed behind our back, and then it is not registered.
         let _closed = self.home.waiter.delete(fd);
         self.forget(key);
@@ -468,7 +519,9 @@ impl Reactor {
 impl Drop for Reactor {
     fn drop(&mut self) {
         self.close();
-        Shard::release(self.shards.iter().copied());
+        if !self.birth.is_elsewhere() {
+            Shard::release(self.shards.iter().copied());
+        }
     }
 }
 

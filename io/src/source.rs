@@ -6,6 +6,10 @@
 //! in between is not wiped out. The tick has 61 bits, and the word is compared whole (tokio 6133, PR 6134 and 8331 are
 //! about a tick that was cut short; each direction has its own, tokio PR 8221).
 //!
+//! Of a new descriptor nothing is known. An operation takes it for ready, and finds out: that is one system call, where
+//! waiting for the first report would be two. A caller that waits for readiness itself waits for a report, and the first one
+//! comes by itself: a registration is answered with an event for what is ready at that time.
+//!
 //! An operation that moved less than it could has usually moved all that there was, and need not be followed by one that
 //! finds nothing. Not so once an event has told of something beyond the data: an end, an error, an urgent byte.
 
@@ -37,8 +41,14 @@ const MORE: u64 = 4;
 const TICK: u64 = 8;
 
 impl Seen {
+    /// Whether an operation is worth a try.
     pub(crate) fn is_ready(self) -> bool {
         self.0 & READY != 0
+    }
+
+    /// Whether it is ready because an event said so, and not because nothing is known of it yet.
+    pub(crate) fn is_reported(self) -> bool {
+        self.is_ready() && self.0 >= TICK
     }
 }
 
@@ -95,7 +105,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Ready in both directions as far as anybody knows: the first operation tries, and finds out.
+    /// Ready in both directions for operations, and reported in none.
     pub(crate) fn new() -> Self {
         let half = || Half { state: AtomicU64::new(READY), waiting: Mutex::default() };
         Self { halves: [half(), half()] }
@@ -140,7 +150,7 @@ impl Source {
 
     fn set(&self, direction: Direction, bits: u64, woken: &mut Vec<Waker>) {
         let half = self.half(direction);
-        // Ordering: AcqRel, partner of `look`. It comes before the lock is taken: see `poll_ready`.
+        // Ordering: AcqRel, partner of `look`. It comes before the lock is taken: see `wait_until`.
         let _before = half.state.fetch_update(AcqRel, Relaxed, |state| Some((state | bits) + TICK));
         let mut waiting = lock(&half.waiting);
         waiting.many = None;
@@ -152,12 +162,24 @@ impl Source {
         self.halves.iter().any(|half| !lock(&half.waiting).wakers.is_empty())
     }
 
-    /// Waits until the direction is ready, or was a moment ago.
+    /// Waits until an operation is worth a try.
+    #[inline]
     pub(crate) fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Seen> {
+        self.poll_until(direction, cx, Seen::is_ready)
+    }
+
+    /// Waits until the direction is reported as ready, unless it was before and no operation has found otherwise.
+    pub(crate) fn poll_reported(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Seen> {
+        self.poll_until(direction, cx, Seen::is_reported)
+    }
+
+    #[inline]
+    fn poll_until(&self, direction: Direction, cx: &mut Context<'_>, is_met: fn(Seen) -> bool) -> Poll<Seen> {
         let seen = self.look(direction);
-        if seen.is_ready() {
-            return Poll::Ready(seen);
-        }
+        if is_met(seen) { Poll::Ready(seen) } else { self.wait_until(direction, cx, is_met) }
+    }
+
+    fn wait_until(&self, direction: Direction, cx: &mut Context<'_>, is_met: fn(Seen) -> bool) -> Poll<Seen> {
         let half = self.half(direction);
         // Cloned, and dropped if it is there already, outside of the lock: that is somebody else's code.
         let mut waker = Some(cx.waker().clone());
@@ -165,7 +187,7 @@ impl Source {
         // Once more, under the lock. An event sets the bit first and takes the list second: if its bit is not there yet,
         // it has yet to take the list, with us in it.
         let seen = self.look(direction);
-        if seen.is_ready() {
+        if is_met(seen) {
             return Poll::Ready(seen);
         }
         let mut evicted = waiting.add(&mut waker);
@@ -195,6 +217,24 @@ mod tests {
         assert!(source.look(Write).is_ready(), "the other direction has its own");
         source.set_ready(Read, false, &mut Vec::new());
         assert!(source.look(Read).is_ready());
+    }
+
+    /// Who waits for readiness itself is not told of what nobody has reported.
+    #[test]
+    fn a_new_source_is_ready_for_operations_and_reported_as_nothing() {
+        let source = Source::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        for direction in [Read, Write] {
+            assert!(source.poll_ready(direction, cx).is_ready());
+            assert!(source.poll_reported(direction, cx).is_pending());
+        }
+        let mut woken = Vec::new();
+        source.set_ready(Write, false, &mut woken);
+        assert_eq!(woken.len(), 1, "who waits for the report is woken by it");
+        assert!(source.poll_reported(Write, cx).is_ready());
+        assert!(source.poll_reported(Read, cx).is_pending());
+        source.close(&mut woken);
+        assert!(source.poll_reported(Read, cx).is_ready(), "the end is told to all");
     }
 
     /// tokio 6133, PR 6134, PR 8331: a truncated tick let an old look clear newer readiness.

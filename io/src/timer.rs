@@ -11,12 +11,16 @@
 //!
 //! Times are nanoseconds since the first of them was asked for.
 
+use crate::fork::Birth;
 use crate::reactor::Home;
 use crossbeam_utils::CachePadded;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -67,6 +71,10 @@ pub(crate) struct Shard {
     // Nothing is due before this. May be too early, when the timer it stood for was dropped; never too late. Written
     // under the lock, read without it.
     earliest: AtomicU64,
+    // A thread defers timers to this shard.
+    attended: AtomicBool,
+    // The process that it serves. In a child it is as good as closed; and its lock may be held by a thread that is not there.
+    birth: Birth,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +102,14 @@ pub(crate) struct Timer {
     pub(crate) deadline: Instant,
 }
 
+/// A timer that is registered when the poll which made it returns.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub(crate) timer: Timer,
+    /// None until then, and for a timer that was dropped.
+    pub(crate) waker: Option<Waker>,
+}
+
 impl Shard {
     /// Shards that no reactor uses.
     fn free() -> MutexGuard<'static, Vec<&'static Self>> {
@@ -104,9 +120,11 @@ impl Shard {
     /// A shard of the reactor that lives there, until [`Self::release`].
     pub(crate) fn acquire(home: Arc<Home>) -> &'static Self {
         let free = Self::free().pop();
-        let shard = free.unwrap_or_else(|| {
+        let shard = free.filter(|shard| !shard.is_elsewhere()).unwrap_or_else(|| {
             let earliest = AtomicU64::new(NEVER);
-            Box::leak(Box::new(CachePadded::new(Self { timers: Mutex::default(), earliest })))
+            let attended = AtomicBool::new(false);
+            let birth = Birth::here();
+            Box::leak(Box::new(CachePadded::new(Self { timers: Mutex::default(), earliest, attended, birth })))
         });
         *shard.lock() = Timers { home: Some(home), ..Timers::default() };
         shard
@@ -117,8 +135,30 @@ impl Shard {
         Self::free().extend(shards);
     }
 
+    /// Whether this process is a child of the one that the shard serves.
+    #[inline]
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.birth.is_elsewhere()
+    }
+
+    /// Makes the calling thread the one whose deferred timers come here. False if there is one.
+    ///
+    /// One at a time: whether a timer has come is told by its serial, and those of one thread come in order.
+    #[must_use]
+    pub(crate) fn attend(&self) -> bool {
+        // Ordering: acquire, partner of the release in `cease`: the serials that the last thread used were taken before those
+        // that this one takes next, so they are smaller.
+        !self.attended.swap(true, Acquire)
+    }
+
+    /// Ends what [`Self::attend`] began.
+    pub(crate) fn cease(&self) {
+        // Ordering: release, partner of the acquire in `attend`.
+        self.attended.store(false, Release);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Timers> {
-        // No user code runs under it: the one waker that is cloned here is a task's own (`insert_deferred`).
+        // No user code runs under it: wakers are cloned before and dropped after.
         self.timers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,30 +182,41 @@ impl Shard {
         true
     }
 
-    /// Adds the timers that were deferred, all of them the calling thread's, in the order of their serials.
-    pub(crate) fn insert_deferred(&self, deferred: &mut Vec<Timer>, waker: &Waker) {
-        let Some(last) = deferred.last().copied() else { return };
+    /// Adds the timers that were deferred, in the order of their serials. For the thread that [attends](Self::attend) the
+    /// shard. False if the shard is closed, and the timers were not added.
+    #[must_use = "the task has to be woken if its timers were refused"]
+    pub(crate) fn insert_deferred(&self, deferred: &mut [Deferred]) -> bool {
+        let Some(last) = deferred.last() else { return true };
+        if self.is_elsewhere() {
+            return false;
+        }
         let mut timers = self.lock();
-        timers.came = last.serial;
+        timers.came = last.timer.serial;
         let mut early = std::mem::take(&mut timers.early);
+        if timers.home.is_none() {
+            return false;
+        }
         // Stable: of several words about one timer the last stays last.
         early.sort_by_key(|(serial, _)| *serial);
         let mut first = NEVER;
-        for Timer { serial, deadline } in deferred.drain(..).filter(|timer| timer.serial != 0) {
-            let upto = early.partition_point(|(of, _)| *of <= serial);
-            let word = early[..upto].last().filter(|(of, _)| *of == serial).map(|(_, word)| *word);
-            if timers.home.is_some()
-                && let Some(deadline) = word.unwrap_or(Some(deadline))
+        for Deferred { timer: Timer { serial, deadline }, waker } in deferred {
+            let upto = early.partition_point(|(of, _)| of <= serial);
+            let word = early[..upto].last().filter(|(of, _)| of == serial).map(|(_, word)| *word);
+            if let Some(deadline) = word.unwrap_or(Some(*deadline))
+                && let Some(waker) = waker.take()
             {
-                // The waker is a task's own: cloning it counts, and calls nobody.
-                first = first.min(timers.add(Timer { serial, deadline }, waker.clone()));
+                first = first.min(timers.add(Timer { serial: *serial, deadline }, waker));
             }
         }
         self.advance(timers, first);
+        true
     }
 
     /// Deferred timers up to this serial that have not come never will: nobody waits for them any more.
     pub(crate) fn expect_none_up_to(&self, serial: u64) {
+        if self.is_elsewhere() {
+            return;
+        }
         let mut timers = self.lock();
         timers.came = serial;
         timers.early.clear();
@@ -191,10 +242,17 @@ impl Shard {
             Some(old) if old.will_wake(waker) => return true,
             Some(_) => {}
         }
-        // Cloned and dropped outside of the lock: that is somebody else's code.
-        let new = waker.clone();
-        let old = self.lock().pending.get_mut(&serial).map(|waker| std::mem::replace(waker, new));
-        old.is_some()
+        // Cloned before the lock and dropped after it, the old one or, if the timer has fired meanwhile, the new one: either may
+        // run anything.
+        let mut spare = waker.clone();
+        let mut timers = self.lock();
+        let pending = timers.pending.get_mut(&serial);
+        let is_pending = pending.is_some();
+        if let Some(waker) = pending {
+            std::mem::swap(waker, &mut spare);
+        }
+        drop(timers);
+        is_pending
     }
 
     /// Drops a timer, if it has not fired. One that was `deferred` may not be here yet.
@@ -411,8 +469,7 @@ mod tests {
         let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
         let shard = reactor.shard(0);
         shard.remove(5, true);
-        let mut deferred = vec![timer(4, 1), timer(5, 2)];
-        shard.insert_deferred(&mut deferred, Waker::noop());
+        assert!(shard.insert_deferred(&mut [deferred(4, 1), deferred(5, 2)]));
         assert_eq!((shard.len(), shard.earliest()), (1, 1));
         // Those that have come and gone leave nothing behind.
         shard.fire(10, &mut Vec::new());
@@ -435,7 +492,7 @@ mod tests {
         // One that has yet to come, moved twice.
         assert_eq!(shard.reset(7, true, timer(8, 40)), Some(7));
         assert_eq!(shard.reset(7, true, timer(9, 60)), Some(7));
-        shard.insert_deferred(&mut vec![timer(7, 1)], Waker::noop());
+        assert!(shard.insert_deferred(&mut [deferred(7, 1)]));
         assert_eq!(shard.earliest(), 60);
     }
 
@@ -448,13 +505,17 @@ mod tests {
         shard.close(&mut woken);
         assert_eq!((woken.len(), shard.len(), shard.earliest()), (1, 0, NEVER));
         assert!(!shard.insert(timer(2, 5), Waker::noop()));
-        shard.insert_deferred(&mut vec![timer(3, 5)], Waker::noop());
+        assert!(!shard.insert_deferred(&mut [deferred(3, 5)]));
         assert_eq!((shard.len(), shard.earliest()), (0, NEVER));
     }
 
     /// A timer that is due so many nanoseconds after the epoch.
     fn timer(serial: u64, deadline: u64) -> Timer {
         Timer { serial, deadline: epoch() + std::time::Duration::from_nanos(deadline) }
+    }
+
+    fn deferred(serial: u64, deadline: u64) -> Deferred {
+        Deferred { timer: timer(serial, deadline), waker: Some(Waker::noop().clone()) }
     }
 
     struct Nobody;

@@ -3,7 +3,7 @@
 use crate::error::{Error, lex};
 use crate::function::{Function, Refused};
 use crate::options::Options;
-use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
+use proc_macro::{Delimiter, Group, Literal, TokenStream, TokenTree};
 
 /// Which of the two attributes it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,26 +60,28 @@ fn wrap(kind: Kind, options: Options, function: Function) -> TokenStream {
     tokens
 }
 
-/// The call of the inner function.
+/// The call of the inner function: `::giveway::entry::main().workers(4).run(main)`. The path stands there once, so that a wrong
+/// one is one error.
 fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
-    let Options { workers, giveway } = options;
-    let workers: TokenStream = match (workers, kind) {
-        (Some(workers), _) => workers.into(),
-        (None, Kind::Test) => lex("2"),
-        (None, Kind::Main) => {
-            let mut tokens = giveway;
-            tokens.extend(lex(&format!("::block_on({name}())")));
-            return tokens;
+    let Options { workers, timeout, detect_deadlock, giveway } = options;
+    let mut tokens = giveway;
+    match kind {
+        Kind::Main => tokens.extend(lex("::entry::main()")),
+        Kind::Test => {
+            // As the test harness has it, but for the crate before it.
+            let shown = name.strip_prefix("r#").unwrap_or(name);
+            tokens.extend(lex(&format!("::entry::test(::core::concat!(::core::module_path!(), \"::{shown}\"))")));
+        }
+    }
+    let mut set = |option: &str, value: Option<TokenTree>| {
+        if let Some(value) = value {
+            tokens.extend(lex(&format!(".{option}")));
+            tokens.extend([TokenTree::from(Group::new(Delimiter::Parenthesis, value.into()))]);
         }
     };
-    // A variable, so that it is dropped after the future, in every edition. Nothing of the user's has its name.
-    let mut tokens = lex("let __giveway_runtime =");
-    tokens.extend(giveway);
-    tokens.extend(lex("::Builder::new().workers"));
-    tokens.extend([TokenTree::from(Group::new(Delimiter::Parenthesis, workers))]);
-    let of = kind.name();
-    tokens.extend(lex(&format!(
-        ".build().expect(\"the runtime of `giveway::{of}` could not be started\"); __giveway_runtime.block_on({name}())"
-    )));
+    set("workers", workers);
+    set("detect_deadlock", detect_deadlock);
+    set("timeout_in_ms", timeout.map(|milliseconds| Literal::u64_suffixed(milliseconds).into()));
+    tokens.extend(lex(&format!(".run({name})")));
     tokens
 }

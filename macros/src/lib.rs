@@ -17,7 +17,8 @@
 //!         giveway::fs::read("/dev/null").await?;
 //!         Ok(())
 //!     }
-//!     ::giveway::block_on(main())
+//!     // With a runtime of its own, as `Runtime::block_on` does.
+//!     ::giveway::Runtime::new().expect("a runtime starts").block_on(main())
 //! }
 //! # pub fn run() { main().unwrap(); }
 //! # }
@@ -40,16 +41,24 @@ use proc_macro::TokenStream;
 
 /// Makes an async function a plain one that runs it on a runtime; above all `main`.
 ///
-/// Without options it is `giveway::block_on`: the runtime is the default one, with as many workers as the process may use
-/// CPUs, or as `GIVEWAY_WORKERS` says. The future itself runs on the calling thread, what it spawns on the workers; so a
-/// server accepts faster in a task.
+/// The runtime is started when the function is called, with as many workers as the process may use CPUs, or as
+/// `GIVEWAY_WORKERS` says. The future itself runs on the calling thread, what it spawns on the workers; so a server accepts
+/// faster in a task.
+///
+/// When the function returns or panics the runtime is shut down, as a `giveway::Runtime` that is dropped: its tasks are
+/// dropped at their next await point, blocking jobs that were spawned before run to their end, and its threads are joined. What
+/// is stuck then is said on standard error.
+///
+/// While the function runs its runtime is the default one: `giveway::spawn` and `giveway::block_on` on a plain thread, which
+/// is in no runtime, go there too. (Unless a default runtime was started before, by such a call or by another function with
+/// this attribute, that has not returned. Then plain threads go on using that one.) What plain threads spawn while the runtime
+/// is being shut down is cancelled.
 ///
 /// The value comes through, whatever its type: `Result`, `ExitCode`, `!`.
 ///
 /// # Options
 ///
-/// - `workers = 4`: a runtime of its own with so many workers, whatever `GIVEWAY_WORKERS` says. `worker_threads`, tokio's
-///   name, is the same.
+/// - `workers = 4`: as many workers as that, whatever `GIVEWAY_WORKERS` says. `worker_threads`, tokio's name, is the same.
 /// - `flavor = "current_thread"`: the same as `workers = 1`. Unlike tokio's, tasks run on the one worker's thread and not on
 ///   the calling one, and have to be `Send`; for others there is `giveway::spawn_pinned`. `flavor = "multi_thread"` changes
 ///   nothing.
@@ -57,9 +66,8 @@ use proc_macro::TokenStream;
 ///
 /// # What is not guaranteed
 ///
-/// Tasks are not waited for. The default runtime is never shut down: what runs when the function returns goes on, or ends
-/// with the process, and is not dropped. A runtime of its own (`workers`) is shut down when the function returns or panics:
-/// its tasks are dropped at their next await point, and its threads joined.
+/// Tasks are not waited for: to let them finish, join them. A function that is called inside of a task blocks its worker while
+/// its runtime is shut down.
 ///
 /// # Panics
 ///
@@ -99,23 +107,36 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes an async function a test, with a runtime of its own.
 ///
 /// The runtime has two workers: so what is spawned really runs at once, on any machine. It is shut down when the function
-/// returns or panics. What the test has left behind is dropped then, and a task or a blocking job that never ends shows: the
-/// test hangs.
+/// returns or panics, and what the test has left behind is dropped then. The shutdown waits for a task that does not return
+/// from its poll and for blocking jobs, and after a second says on standard error for which.
+///
+/// A test that has not ended after a minute says what all of its tasks are doing, and again after two more, and so on. With a
+/// `timeout` it fails.
 ///
 /// Other attributes stay: `#[should_panic]`, `#[ignore]`, documentation. It adds `#[test]`, unless that follows it. A test
 /// that returns a `Result` fails with its error.
 ///
 /// # Options
 ///
-/// Those of `giveway::main`. `workers` is 2 without them, whatever `GIVEWAY_WORKERS` says.
+/// Those of `giveway::main`. `workers` is 2 without them, whatever `GIVEWAY_WORKERS` says. And two more:
+///
+/// - `timeout = "30s"`: the test fails if it has not ended by then, and says what each of its tasks is doing, as
+///   `giveway::Handle::dump` does. A whole number with `ms`, `s` or `min`. Its runtime has what is left of that time to come
+///   to its end, but at least some seconds; if something is stuck then, the test fails and says what.
+/// - `detect_deadlock = true`: the test fails as soon as nothing can wake it any more; see
+///   `giveway::Builder::detect_deadlock`. Off by default: a thread of the test's own that will wake it, which a runtime
+///   cannot know of, would have to say so (`giveway::Handle::expect_wake`).
 ///
 /// # What is not guaranteed
 ///
 /// A panic in a task fails the test only if its `JoinHandle` is awaited, and the error unwrapped.
 ///
+/// A test whose own thread is stuck in a call that does not return cannot be failed: when as much time again has passed, and
+/// at least some seconds, its timeout says what the test is doing and aborts the process.
+///
 /// # Panics
 ///
-/// If the future does, and if the runtime cannot be started.
+/// If the future does; if the runtime cannot be started; if a timeout is over.
 ///
 /// # Errors
 ///
@@ -127,6 +148,11 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 /// #[giveway::test]
 /// async fn an_answer_comes() {
 ///     assert_eq!(giveway::spawn(async { 6 * 7 }).await.unwrap(), 42);
+/// }
+///
+/// #[giveway::test(timeout = "30s")]
+/// async fn an_answer_comes_in_time() {
+///     assert_eq!(giveway::spawn_blocking(|| 6 * 7).await.unwrap(), 42);
 /// }
 ///
 /// #[giveway::test(workers = 8)]

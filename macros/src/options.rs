@@ -8,6 +8,10 @@ use proc_macro::{Ident, Span, TokenStream, TokenTree};
 pub(crate) struct Options {
     /// The number of workers, as it was written.
     pub(crate) workers: Option<TokenTree>,
+    /// How long a test may take, in milliseconds.
+    pub(crate) timeout: Option<u64>,
+    /// `true` or `false`, as it was written.
+    pub(crate) detect_deadlock: Option<TokenTree>,
     /// Where `giveway` is.
     pub(crate) giveway: TokenStream,
 }
@@ -15,8 +19,8 @@ pub(crate) struct Options {
 impl Options {
     /// Reads the options. One that is wrong is left out, so that the function can be checked nevertheless.
     pub(crate) fn parse(kind: Kind, tokens: TokenStream) -> (Self, Vec<Error>) {
-        let mut reader =
-            Reader { options: Self { workers: None, giveway: lex("::giveway") }, seen: Vec::new(), errors: Vec::new() };
+        let options = Self { workers: None, timeout: None, detect_deadlock: None, giveway: lex("::giveway") };
+        let mut reader = Reader { options, seen: Vec::new(), errors: Vec::new() };
         let tokens = flatten(tokens);
         let mut options = tokens.split(|token| is_punct(token, ',')).peekable();
         while let Some(option) = options.next() {
@@ -77,6 +81,25 @@ impl Reader {
                     }
                 }
             }
+            "timeout" if kind == Kind::Test => {
+                self.first_time("timeout", name)?;
+                let Some(milliseconds) = text(value).as_deref().and_then(milliseconds) else {
+                    return Err(Error::over(
+                        place,
+                        "`timeout` is a time in quotes, such as `timeout = \"30s\"`: a whole number from 1 with `ms`, `s` or `min`",
+                    ));
+                };
+                self.options.timeout = Some(milliseconds);
+            }
+            "detect_deadlock" if kind == Kind::Test => {
+                self.first_time("detect_deadlock", name)?;
+                match value {
+                    [TokenTree::Ident(value)] if ["true", "false"].contains(&value.to_string().as_str()) => {
+                        self.options.detect_deadlock = Some(value.clone().into());
+                    }
+                    _ => return Err(Error::over(place, "`detect_deadlock` is `true` or `false`")),
+                }
+            }
             "crate" => {
                 self.first_time("crate", name)?;
                 match text(value).and_then(|text| path(&text, value[0].span())) {
@@ -87,9 +110,11 @@ impl Reader {
                 }
             }
             unknown => {
+                let of_tests = if kind == Kind::Test { "`timeout`, `detect_deadlock`, " } else { "" };
                 let kind = kind.name();
                 let message = format!(
-                    "`giveway::{kind}` has no option `{unknown}`; there are `workers` (or `worker_threads`), `flavor` and `crate`"
+                    "`giveway::{kind}` has no option `{unknown}`; there are {of_tests}`workers` (or `worker_threads`), \
+                     `flavor` and `crate`"
                 );
                 return Err(Error::at(name.span(), message));
             }
@@ -126,6 +151,19 @@ fn is_a_number(value: &TokenTree) -> bool {
         _ => text.parse(),
     };
     number.is_ok_and(|number| number > 0)
+}
+
+/// A number and a unit: `"250ms"`, `"30s"`, `"2min"`, with or without a space in between.
+fn milliseconds(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '_')?);
+    let factor = match unit.trim_start() {
+        "ms" => 1,
+        "s" => 1_000,
+        "min" => 60_000,
+        _ => return None,
+    };
+    let number: u64 = number.replace('_', "").parse().ok()?;
+    number.checked_mul(factor).filter(|&milliseconds| milliseconds > 0)
 }
 
 /// What stands between the quotes of a plain string.

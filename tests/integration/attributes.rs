@@ -19,8 +19,8 @@ async fn by_default() -> usize {
 }
 
 #[test]
-fn main_runs_on_the_default_runtime_which_the_environment_sets() {
-    let name = "attributes::main_runs_on_the_default_runtime_which_the_environment_sets";
+fn main_has_as_many_workers_as_the_environment_says() {
+    let name = "attributes::main_has_as_many_workers_as_the_environment_says";
     let child = in_child(name, &[("GIVEWAY_WORKERS", "3")], || {
         assert_eq!(by_default(), 3);
         assert_eq!(giveway::block_on(workers()), 3);
@@ -61,20 +61,149 @@ async fn runtime() {
     assert_eq!(workers().await, 2);
 }
 
-#[test]
-fn main_with_workers_leaves_nothing_behind() {
-    thread_local!(static ALIVE: Alive = Alive::default());
-    thread_local!(static TASK: RefCell<Option<JoinHandle<()>>> = RefCell::default());
+thread_local!(static ALIVE: Alive = Alive::default());
 
-    #[giveway::main(workers = 2)]
-    async fn run() {
-        let alive = ALIVE.with(Clone::clone);
-        TASK.set(Some(giveway::spawn(hold(alive))));
+/// Leaves a task and a blocking job behind. A handle keeps neither.
+fn leave_behind() {
+    let (alive, flushed) = ALIVE.with(|alive| (alive.clone(), alive.clone()));
+    std::mem::forget(giveway::spawn(hold(alive)));
+    drop(giveway::spawn_blocking(move || drop(flushed)));
+}
+
+#[giveway::main]
+async fn plain() {
+    leave_behind();
+}
+
+#[giveway::main(workers = 2)]
+async fn with_workers() {
+    leave_behind();
+}
+
+/// With options or without: what it spawns is its runtime's, which is shut down when it returns.
+#[test]
+fn main_leaves_nothing_behind() {
+    let _watch = watch();
+    for run in [plain, with_workers, plain] {
+        run();
+        assert_eq!(ALIVE.with(Arc::strong_count), 1, "the task was dropped, and the job has run");
+    }
+}
+
+#[test]
+fn main_that_panics_leaves_nothing_behind() {
+    #[giveway::main]
+    async fn panics() {
+        leave_behind();
+        panic!("no bread");
     }
 
     let _watch = watch();
-    run();
-    assert_eq!(ALIVE.with(Arc::strong_count), 1, "the task was dropped when its runtime was");
+    assert_eq!(panic_of(panics), "no bread");
+    assert_eq!(ALIVE.with(Arc::strong_count), 1);
+}
+
+/// What a plain thread spawns, and sleeps by.
+fn from_a_plain_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    std::thread::spawn(f).join().unwrap()
+}
+
+/// The runtime that serves a plain thread, by its number of workers.
+fn default_workers() -> usize {
+    let in_task = giveway::spawn(async { Handle::current().workers() });
+    let in_job = giveway::spawn_blocking(|| Handle::current().workers());
+    giveway::block_on(async {
+        giveway::time::sleep(std::time::Duration::from_millis(1)).await;
+        assert_eq!((in_task.await.unwrap(), in_job.await.unwrap()), [Handle::current().workers(); 2].into());
+        Handle::current().workers()
+    })
+}
+
+#[test]
+fn the_runtime_of_main_serves_plain_threads_while_it_runs() {
+    #[giveway::main(workers = 3)]
+    async fn three() -> Handle {
+        assert_eq!(from_a_plain_thread(default_workers), 3);
+        Handle::current()
+    }
+
+    #[giveway::main(workers = 4)]
+    async fn four() {
+        assert_eq!(from_a_plain_thread(default_workers), 4);
+        // Within another: each has its own, and plain threads stay where they are.
+        giveway::block_in_place(|| {
+            #[giveway::main(workers = 1)]
+            async fn one() -> (usize, usize) {
+                (workers().await, from_a_plain_thread(default_workers))
+            }
+            assert_eq!(one(), (1, 4));
+        });
+    }
+
+    #[giveway::main]
+    async fn as_many_as_there_are() {
+        assert_eq!(from_a_plain_thread(default_workers), 2);
+    }
+
+    let name = "attributes::the_runtime_of_main_serves_plain_threads_while_it_runs";
+    let child = in_child(name, &[("GIVEWAY_WORKERS", "2")], || {
+        let _watch = watch();
+        let handle = three();
+        assert!(futures::executor::block_on(handle.spawn(async {})).unwrap_err().is_cancelled());
+        four();
+        as_many_as_there_are();
+        three();
+        // After the last: one that lives as long as the process, and that no `main` takes the place of.
+        assert_eq!(default_workers(), 2);
+        let forever = giveway::spawn(std::future::pending::<()>());
+        #[giveway::main(workers = 5)]
+        async fn five() -> (usize, usize) {
+            (workers().await, from_a_plain_thread(default_workers))
+        }
+        assert_eq!(five(), (5, 2));
+        assert!(!forever.is_finished());
+    });
+    if let Some(child) = child {
+        child.assert_success();
+    }
+}
+
+/// It is refused, as what a task spawns then is; and timers and sockets of plain threads go on.
+#[test]
+fn what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled() {
+    use giveway_tests::{Gate, eventually};
+    thread_local!(static GATES: (Gate, Gate) = Default::default());
+
+    #[giveway::main(workers = 1)]
+    async fn run() -> Handle {
+        let (closing, done) = GATES.with(Clone::clone);
+        // It keeps the runtime from its end.
+        giveway::spawn_blocking(move || {
+            closing.open();
+            done.wait();
+        });
+        Handle::current()
+    }
+
+    let name = "attributes::what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled";
+    giveway_tests::isolated(name, || {
+        use futures::task::Spawn;
+        let _watch = watch();
+        let (closing, done) = GATES.with(Clone::clone);
+        let plain = std::thread::spawn(move || {
+            closing.wait();
+            // The one of `run`, until that is shut down.
+            let is_closed = || giveway::block_on(async { Handle::current().status().is_err() });
+            eventually(is_closed);
+            assert!(futures::executor::block_on(giveway::spawn(async {})).unwrap_err().is_cancelled());
+            futures::executor::block_on(giveway::time::sleep(std::time::Duration::from_millis(1)));
+            giveway::block_on(giveway::time::sleep(std::time::Duration::from_millis(1)));
+            done.open();
+        });
+        run();
+        plain.join().unwrap();
+        assert_eq!(giveway::block_on(giveway::spawn(async { 5 })).unwrap(), 5);
+    });
 }
 
 #[test]
@@ -296,4 +425,111 @@ fn the_runtime_outlives_the_future() {
 
     let _watch = watch();
     main().assert(&["in the task"]);
+}
+
+/// A test that is hung says what it does, and fails.
+#[giveway::test(timeout = "20 ms")]
+#[should_panic(expected = "has not ended after")]
+async fn a_test_that_takes_longer_than_its_timeout_fails() {
+    std::future::pending::<()>().await;
+}
+
+#[giveway::test(timeout = "20ms", workers = 1)]
+#[should_panic(expected = "its future waits. What its tasks are doing: 1 task")]
+async fn the_failure_says_what_the_tasks_of_the_test_are_doing() {
+    let lazybones = giveway::task::Builder::new().name("lazybones").spawn(std::future::pending::<()>());
+    lazybones.await.unwrap();
+}
+
+#[test]
+#[expect(unnameable_test_items, reason = "it is called, and not run as a test")]
+fn the_failure_names_tasks_and_places() {
+    #[giveway::test(timeout = "20ms")]
+    async fn hung() {
+        let lazybones = giveway::task::Builder::new().name("lazybones").spawn(std::future::pending::<()>());
+        lazybones.await.unwrap();
+    }
+
+    let _watch = watch();
+    let message = panic_of(hung);
+    for part in ["attributes::hung`", "waiting", "attributes.rs:", "\"lazybones\""] {
+        assert!(message.contains(part), "{part:?} is missing: {message}");
+    }
+}
+
+/// It is the future that counts, however little time is left when it is done.
+#[giveway::test(timeout = "1min")]
+async fn a_test_that_ends_in_time_passes() -> Result<(), std::num::ParseIntError> {
+    let answer = giveway::spawn_blocking(|| "42".parse::<u32>()).await.unwrap()?;
+    assert_eq!((answer, workers().await), (42, 2));
+    Ok(())
+}
+
+#[giveway::test(timeout = "10min")]
+#[should_panic(expected = "no bread")]
+async fn a_panic_before_the_timeout_is_the_failure() {
+    let _left_behind = giveway::spawn(std::future::pending::<()>());
+    panic!("no bread");
+}
+
+/// The thread that looks at the time is not taken for one that could wake a task.
+#[giveway::test(timeout = "10min", detect_deadlock = true)]
+#[should_panic(expected = "deadlock")]
+async fn a_test_that_looks_for_deadlocks_fails_at_once() {
+    std::future::pending::<()>().await;
+}
+
+#[giveway::test(detect_deadlock = false)]
+async fn a_test_need_not_look_for_deadlocks() {
+    let (send, receive) = futures::channel::oneshot::channel();
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        send.send(())
+    });
+    receive.await.unwrap();
+}
+
+#[test]
+#[expect(unnameable_test_items, reason = "it is called, and not run as a test")]
+fn a_test_whose_runtime_does_not_come_to_its_end_fails() {
+    static RELEASE: std::sync::LazyLock<giveway_tests::Gate> = std::sync::LazyLock::new(Default::default);
+
+    #[giveway::test(timeout = "1ms")]
+    async fn leaves_a_job_behind() {
+        let begun = giveway_tests::Gate::new();
+        let begins = begun.clone();
+        giveway::task::Builder::new().name("glue").spawn_blocking(move || {
+            begins.open();
+            RELEASE.wait();
+        });
+        begun.wait();
+    }
+
+    let _watch = watch();
+    let message = panic_of(leaves_a_job_behind);
+    RELEASE.open();
+    assert!(message.contains("is over, and its runtime is not") && message.contains("\"glue\""), "{message}");
+}
+
+/// Nothing but the end of the process ends a call that does not return.
+#[test]
+#[expect(unnameable_test_items, reason = "it is called, and not run as a test")]
+fn a_test_that_is_stuck_in_a_call_ends_the_process_and_says_where_it_was() {
+    #[giveway::test(timeout = "1ms")]
+    async fn stuck() {
+        let _task = giveway::task::Builder::new().name("bystander").spawn(std::future::pending::<()>());
+        loop {
+            std::thread::park();
+        }
+    }
+
+    let name = "attributes::a_test_that_is_stuck_in_a_call_ends_the_process_and_says_where_it_was";
+    if let Some(child) = in_child(name, &[], stuck) {
+        assert!(!child.status.success());
+        for part in
+            ["stuck` has not ended", "in a poll that has not returned", "\"bystander\"", "the process ends here"]
+        {
+            assert!(child.output.contains(part), "{part:?} is missing: {}", child.output);
+        }
+    }
 }

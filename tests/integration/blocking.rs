@@ -331,7 +331,8 @@ pub(crate) fn threads_named(prefix: &str) -> usize {
 fn the_threads_end_when_there_is_nothing_to_do_for_a_while() {
     isolated("blocking::the_threads_end_when_there_is_nothing_to_do_for_a_while", || {
         let _watch = watch();
-        let runtime = giveway::Builder::new().workers(2).thread_name("pool").build().unwrap();
+        let runtime = giveway::Builder::new().workers(2).thread_name("pool");
+        let runtime = runtime.blocking_keep_alive(Duration::from_millis(50)).build().unwrap();
         let barrier = Arc::new(Barrier::new(31));
         let jobs: Vec<_> = (0..30)
             .map(|_| {

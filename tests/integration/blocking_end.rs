@@ -1,52 +1,22 @@
-//! Blocking jobs while their runtime ends: those that have started come to their end, the others are dropped once.
+//! Blocking jobs while their runtime ends: what is left to them, what a report says of them, what is refused.
 
 use super::blocking::{limited, occupy_thread};
 use super::io_common::Random;
 use futures::task::Spawn;
 use giveway::task::{Builder, Class, JoinHandle};
 use giveway::time::{Duration, sleep};
-use giveway::{PanicPolicy, Runtime, block_on, spawn, spawn_blocking};
-use giveway_tests::{Drops, Gate, HANG, each_runtime, eventually, isolated, on_drop, panic_of, recv, runtime, watch};
+use giveway::{PanicPolicy, block_on, spawn, spawn_blocking};
+use giveway_tests::{
+    Drops, Gate, HANG, each_runtime, eventually, isolated, on_drop, panic_of, recv, rounds, runtime, watch,
+};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-/// Named jobs that wait behind one that keeps the only thread, each with a counter of its drops.
-fn queue_behind(runtime: &Runtime, drops: &Drops, jobs: usize) -> Vec<JoinHandle<()>> {
-    let queue = |i| {
-        let counter = drops.counter(i);
-        runtime.spawn_blocking(move || {
-            let _counter = counter;
-            unreachable!("the runtime was shut down before")
-        })
-    };
-    (0..jobs).map(queue).collect()
-}
-
-fn assert_cancelled<T>(job: JoinHandle<T>) {
+/// The job or task was dropped by the shutdown of its runtime.
+pub(crate) fn assert_cancelled<T>(job: JoinHandle<T>) {
     let error = futures::executor::block_on(job).map(drop).unwrap_err();
     assert!(error.is_cancelled() && error.to_string().contains("its runtime was shut down"), "{error}");
-}
-
-#[test]
-fn a_drop_waits_for_the_job_that_has_started_and_cancels_those_that_have_not() {
-    each_runtime(1, |first| {
-        let runtime = limited(first.handle().workers(), 1);
-        let (gate, drops) = (Gate::new(), Drops::of(50));
-        let started = occupy_thread(runtime.handle(), &gate);
-        let queued = queue_behind(&runtime, &drops, 50);
-        let handle = runtime.handle().clone();
-        let dropper = thread::spawn(move || drop(runtime));
-        eventually(|| handle.status().is_err());
-        // Without waiting for the one that has started.
-        queued.into_iter().for_each(assert_cancelled);
-        drops.assert_each_once();
-        assert!(!dropper.is_finished() && !started.is_finished());
-        gate.open();
-        dropper.join().unwrap();
-        assert!(started.is_finished());
-        futures::executor::block_on(started).unwrap();
-    });
 }
 
 #[test]
@@ -135,7 +105,7 @@ fn a_job_that_outlives_its_runtime_may_spawn_and_block() {
 #[test]
 fn a_job_may_drop_its_runtime() {
     isolated("blocking_end::a_job_may_drop_its_runtime", || {
-        for round in 0..400 {
+        for round in rounds(400) {
             let _watch = watch();
             let runtime = runtime(1 + round % 2);
             let (handle, drops) = (runtime.handle().clone(), Drops::of(1));
@@ -153,35 +123,6 @@ fn a_job_may_drop_its_runtime() {
 }
 
 #[test]
-fn a_task_waits_for_a_job_that_shutdown_cancels() {
-    let _watch = watch();
-    let (runtime, gate) = (limited(1, 1), Gate::new());
-    let started = occupy_thread(runtime.handle(), &gate);
-    let (waits, waiting) = (Gate::new(), Gate::new());
-    let task = runtime.spawn({
-        let waits = waits.clone();
-        async move {
-            let job = spawn_blocking(|| ());
-            waits.open();
-            job.await
-        }
-    });
-    waits.wait();
-    waiting.open();
-    let handle = runtime.handle().clone();
-    let dropper = thread::spawn(move || drop(runtime));
-    eventually(|| handle.status().is_err());
-    // Woken by the end of the job, or dropped by its own runtime: it ends, before the started job does.
-    match futures::executor::block_on(task) {
-        Ok(job) => assert!(job.unwrap_err().is_cancelled()),
-        Err(error) => assert!(error.is_cancelled()),
-    }
-    gate.open();
-    dropper.join().unwrap();
-    futures::executor::block_on(started).unwrap();
-}
-
-#[test]
 fn a_job_spawned_after_the_end_is_dropped_and_cancelled() {
     each_runtime(1, |runtime| {
         let handle = runtime.handle().clone();
@@ -195,12 +136,13 @@ fn a_job_spawned_after_the_end_is_dropped_and_cancelled() {
     });
 }
 
-/// tokio 8406. A job that comes between the decision to shut down and its being carried out must not be left in a queue.
+/// tokio 8406. A job that comes between the decision to shut down and its being carried out must not be left in a queue; and
+/// one that came before it runs.
 #[test]
 fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
     isolated("blocking_end::jobs_spawned_while_the_runtime_closes_are_run_or_cancelled", || {
         let mut random = Random(3);
-        for round in 0..300 {
+        for round in rounds(300) {
             let _watch = watch();
             let runtime = limited([1, 2, 8][round % 3], 1 + round % 2);
             let (closing, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -214,7 +156,8 @@ fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
                             after += usize::from(closing.load(SeqCst) && handle.status().is_err());
                             let drops = drops.clone();
                             let counter = on_drop(move || _ = drops.fetch_add(1, SeqCst));
-                            jobs.push(handle.spawn_blocking(move || drop(counter)));
+                            let job = handle.spawn_blocking(move || drop(counter));
+                            jobs.push((job, !closing.load(SeqCst)));
                         }
                         jobs
                     })
@@ -224,10 +167,10 @@ fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
             closing.store(true, SeqCst);
             drop(runtime);
             let mut all = 0;
-            for job in spawners.into_iter().flat_map(|spawner| spawner.join().unwrap()) {
+            for (job, in_time) in spawners.into_iter().flat_map(|spawner| spawner.join().unwrap()) {
                 all += 1;
                 if let Err(error) = futures::executor::block_on(job) {
-                    assert!(error.is_cancelled(), "{error}");
+                    assert!(error.is_cancelled() && !in_time, "{error}; spawned before the drop: {in_time}");
                 }
             }
             eventually(|| drops.load(SeqCst) == all);
@@ -235,9 +178,9 @@ fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
     });
 }
 
-/// The destructors of what is queued may spawn and wait: no lock is held.
+/// The destructors of what is given up may spawn and wait: no lock is held.
 #[test]
-fn destructors_of_queued_jobs_may_spawn_jobs_and_drop_handles() {
+fn destructors_of_jobs_that_are_given_up_may_spawn_jobs_and_drop_handles() {
     let _watch = watch();
     let (runtime, gate) = (limited(1, 1), Gate::new());
     let started = occupy_thread(runtime.handle(), &gate);
@@ -251,12 +194,9 @@ fn destructors_of_queued_jobs_may_spawn_jobs_and_drop_handles() {
         });
         drop(runtime.spawn_blocking(move || drop(in_destructor)));
     }
-    let handle = runtime.handle().clone();
-    let dropper = thread::spawn(move || drop(runtime));
-    eventually(|| handle.status().is_err());
+    runtime.shutdown_background();
     (0..10).for_each(|_| recv(&drops));
     gate.open();
-    dropper.join().unwrap();
     futures::executor::block_on(started).unwrap();
 }
 

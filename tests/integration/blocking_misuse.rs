@@ -118,17 +118,22 @@ fn the_destructor_of_a_job_that_was_never_run_may_wait_for_a_timer() {
     let (_watch, runtime) = (watch(), with_one_job_thread());
     let (busy, started) = (Gate::new(), Gate::new());
     keep_busy(&runtime, &busy);
-    let guard = on_drop(|| giveway::block_on(sleep(Duration::from_millis(10))));
+    let (done, is_done) = mpsc::channel();
+    let guard = on_drop(move || {
+        giveway::block_on(sleep(Duration::from_millis(10)));
+        done.send(()).unwrap();
+    });
     runtime.spawn_blocking(move || drop(guard));
     let starts = started.clone();
-    runtime.spawn(async move {
+    let task = runtime.spawn(async move {
         starts.open();
         giveway::block_on(sleep(Duration::from_millis(100)));
     });
     started.wait();
-    let dropping = thread::spawn(move || drop(runtime));
+    runtime.shutdown_background();
+    recv(&is_done);
+    futures::executor::block_on(task).unwrap();
     busy.open();
-    dropping.join().unwrap();
 }
 
 /// People serialise with one. Threads that have stood in for a worker are not to run jobs beyond it.

@@ -1,9 +1,11 @@
 //! No thread is to be had: the OS refuses one, the limit is reached, or this is the child of a fork.
 
 use super::blocking::{limited, occupy_thread, threads_named};
+use super::blocking_end::assert_cancelled;
+use futures::task::Spawn;
 use giveway::task::JoinHandle;
 use giveway::{Handle, Runtime, block_in_place, block_on, spawn, spawn_blocking, yield_now};
-use giveway_tests::{Drops, Gate, isolated, on_drop, watch};
+use giveway_tests::{Drops, Gate, eventually, isolated, on_drop, watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -223,5 +225,52 @@ fn the_destructor_of_a_job_that_is_refused_may_spawn_another() {
         assert_refused(runtime.spawn_blocking(move || drop(value)));
         assert_refused(giveway_tests::recv(&spawns));
         allow_huge_stacks();
+    });
+}
+
+/// They wait for those that there are, also while the runtime is dropped.
+#[cfg(target_os = "linux")]
+#[test]
+fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
+    isolated("blocking_refused::jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns", || {
+        let _watch = watch();
+        let (runtime, gate, runs) = (with_huge_stacks(1), Gate::new(), Arc::new(AtomicUsize::new(0)));
+        let busy = occupy_thread(runtime.handle(), &gate);
+        refuse_huge_stacks();
+        for _ in 0..100 {
+            let runs = runs.clone();
+            runtime.spawn_blocking(move || runs.fetch_add(1, SeqCst));
+        }
+        let handle = runtime.handle().clone();
+        let dropper = std::thread::spawn(move || drop(runtime));
+        eventually(|| handle.status().is_err());
+        assert_eq!(runs.load(SeqCst), 0);
+        gate.open();
+        dropper.join().unwrap();
+        assert_eq!(runs.load(SeqCst), 100);
+        futures::executor::block_on(busy).unwrap();
+    });
+}
+
+/// There is no thread to drop them on but the caller's.
+#[cfg(target_os = "linux")]
+#[test]
+fn jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread() {
+    isolated("blocking_refused::jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread", || {
+        let _watch = watch();
+        let (runtime, gate, drops) = (with_huge_stacks(1), Gate::new(), Drops::of(10));
+        let busy = occupy_thread(runtime.handle(), &gate);
+        refuse_huge_stacks();
+        let jobs: Vec<_> = (0..10)
+            .map(|i| {
+                let counter = drops.counter(i);
+                runtime.spawn_blocking(move || drop(counter))
+            })
+            .collect();
+        runtime.shutdown_background();
+        drops.assert_each_once();
+        jobs.into_iter().for_each(assert_cancelled);
+        gate.open();
+        futures::executor::block_on(busy).unwrap();
     });
 }

@@ -1,7 +1,7 @@
 //! Aborting tasks: from everywhere, at every moment of a task's life.
 
 use giveway::task::{AbortHandle, JoinHandle};
-use giveway_tests::{Alive, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, with_runtimes};
+use giveway_tests::{Alive, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, rounds, with_runtimes};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
@@ -182,7 +182,7 @@ fn an_aborted_task_whose_handle_is_dropped_is_dropped_by_a_worker() {
 fn aborts_race_everything() {
     with_runtimes(|runtime| {
         let alive = Alive::default();
-        for round in 0..200 {
+        for round in rounds(200) {
             let held = alive.clone();
             let task = runtime.spawn(async move {
                 for _ in 0..round % 7 {

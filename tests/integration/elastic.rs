@@ -2,15 +2,15 @@
 //! over time is tested where the clock is the test's own, in giveway-yield.
 
 use futures::future::{join_all, poll_fn, select};
-use giveway::elastic::{Pacer, Settings};
+use giveway::elastic::{Pace, Pacer, Settings};
 use giveway::time::timeout;
 use giveway::{Builder, Runtime};
 use giveway_tests::{Alive, Gate, Log, Polls, each_runtime, eventually, hold, panic_of, recv, watch, with_runtimes};
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::Poll;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -43,6 +43,25 @@ async fn exhaust(pacer: &Pacer) {
             return;
         }
         work(5 * MS);
+    }
+}
+
+/// Takes all that is there, and stands in line for more. A call that gives way is pending too, but it is woken at once.
+async fn line_up(pacer: &Pacer) -> Pin<Box<Pace<'_>>> {
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, SeqCst);
+        }
+    }
+    loop {
+        work(5 * MS);
+        let (mut call, woken) = (Box::pin(pacer.pace()), Arc::<Woken>::default());
+        let pending = call.as_mut().poll(&mut Context::from_waker(&Waker::from(woken.clone()))).is_pending();
+        if pending && !woken.0.load(SeqCst) {
+            return call;
+        }
     }
 }
 
@@ -154,6 +173,76 @@ fn the_limit_falls_when_foreground_tasks_wait() {
     eventually(|| {
         runtime.block_on(runtime.spawn(async {})).unwrap();
         *limit.lock().unwrap() == Some(0.05)
+    });
+    stop.store(true, SeqCst);
+    runtime.block_on(job).unwrap();
+}
+
+/// Foreground tasks wait behind one another, for as long as it takes, while the job waits for a slice.
+#[test]
+fn waits_that_paced_jobs_did_not_cause_leave_the_limit_alone() {
+    let _watch = watch();
+    // The slice that the job waits for is minutes away.
+    let (baseline, target) = (0.001, Duration::from_micros(1));
+    let settings = Settings::new().minimum(baseline / 2.0).baseline(baseline).target_latency(target);
+    let runtime = paced(1, settings.delta_per_second(baseline));
+    let (pacer, (waits, waiting)) = (Arc::new(Pacer::new()), mpsc::channel());
+    let job = runtime.spawn({
+        let pacer = pacer.clone();
+        async move {
+            let call = line_up(&pacer).await;
+            waits.send(()).unwrap();
+            call.await;
+        }
+    });
+    recv(&waiting);
+    // After that poll. Nobody of the foreground has waited for it.
+    runtime.block_on(runtime.spawn_background(async {})).unwrap();
+    eventually(|| {
+        let gate = Gate::new();
+        let first = runtime.spawn({
+            let gate = gate.clone();
+            async move { gate.wait() }
+        });
+        let others: Vec<_> = (0..50).map(|_| runtime.spawn(async {})).collect();
+        gate.open();
+        runtime.block_on(async {
+            first.await.unwrap();
+            join_all(others).await.into_iter().for_each(|other| other.unwrap());
+        });
+        pacer.limit() != Some(baseline)
+    });
+    let limit = pacer.limit().expect("it is paced");
+    assert!(limit > baseline, "it has fallen, to {limit}");
+    job.abort();
+}
+
+/// The same tasks wait behind a job that is paced: that is what the limit is for.
+#[test]
+fn waits_behind_a_paced_poll_lower_the_limit() {
+    let _watch = watch();
+    let settings = Settings::new().target_latency(Duration::from_micros(1)).delta_per_second(0.01);
+    let runtime = paced(1, settings);
+    let (stop, limit) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+    let (begun, begins) = mpsc::channel();
+    let job = runtime.spawn({
+        let (stop, limit) = (stop.clone(), limit.clone());
+        async move {
+            let pacer = Pacer::new();
+            while !stop.load(SeqCst) {
+                // Whoever takes this sends the next foreground task, which waits for the rest of this stretch.
+                let _nobody_listens = begun.send(());
+                work(MS);
+                pacer.pace().await;
+                *limit.lock().unwrap() = pacer.limit();
+                giveway::yield_now().await;
+            }
+        }
+    });
+    eventually(|| {
+        recv(&begins);
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        limit.lock().unwrap().is_some_and(|limit| limit < 0.25)
     });
     stop.store(true, SeqCst);
     runtime.block_on(job).unwrap();

@@ -1,7 +1,7 @@
-//! Files and name look-up run on the blocking threads.
+//! Files are read and written on the blocking threads.
 
 use giveway::fs;
-use giveway_tests::{isolated, with_runtimes};
+use giveway_tests::with_runtimes;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -35,30 +35,11 @@ fn what_std_does_with_files_is_done_elsewhere() {
     });
 }
 
-/// With every worker busy: a job does not need one.
 #[test]
-fn names_are_looked_up_on_blocking_threads_of_the_runtime() {
-    isolated("files::names_are_looked_up_on_blocking_threads_of_the_runtime", || {
-        let runtime = giveway::Builder::new().workers(1).thread_name("kitchen").build().unwrap();
-        let names = || -> Vec<String> {
-            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok()).collect()
-        };
-        let looked_up = runtime.block_on(runtime.spawn(giveway::net::TcpStream::connect("localhost:1")));
-        assert!(looked_up.unwrap().is_err(), "nobody listens there");
-        assert!(names().iter().any(|name| name.starts_with("kitchen-bl")), "{:?}", names());
-        assert!(!names().iter().any(|name| name.starts_with("giveway-resolve")), "{:?}", names());
-    });
-}
-
-#[test]
-fn a_look_up_that_nobody_can_do_is_an_error() {
+fn files_of_a_runtime_that_was_shut_down_are_an_error() {
     let runtime = giveway_tests::runtime(1);
     let handle = runtime.handle().clone();
     drop(runtime);
-    // The future of a `block_on` goes on after the end of its runtime, and is served by the default one.
-    let result = handle.block_on(giveway::net::TcpStream::connect("localhost:1"));
-    assert!(result.is_err());
     let error = handle.block_on(fs::read("Cargo.toml")).unwrap_err();
     assert!(error.to_string().contains("its runtime was shut down"), "{error}");
 }

@@ -4,28 +4,50 @@
 
 use futures::FutureExt;
 use giveway::elastic::{Pacer, Settings};
-use giveway_tests::{Wakers, eventually, in_child, isolated, panic_of, runtime};
+use giveway_tests::{WaitingFor, Wakers, eventually, in_child, isolated, panic_of, runtime};
 
 /// Forks, runs `body` in the child, and returns the child's exit code. The child is killed if it hangs.
 ///
-/// To be called in a process of its own, whose threads but for the runtime's are at rest.
+/// To be called in a process of its own, in which every other thread comes to rest.
 pub(crate) fn in_fork(body: impl FnOnce()) -> i32 {
-    // SAFETY: the child is a copy of a process whose other threads hold no lock that it will want: the runtime's are
-    // idle, and those of the test harness wait for this one.
+    // One that has just started may be in the middle of making something that the child needs too, once for the process.
+    eventually(others_rest);
+    // SAFETY: the child is a copy of a process whose other threads hold no lock that it will want: they wait.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: sets a timer, no more. The signal ends the child.
-        unsafe { libc::alarm(30) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         // SAFETY: ends the child here, without running what belongs to its parent.
         unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
     }
     assert!(pid > 0, "fork failed");
     let mut status = 0;
-    // SAFETY: `status` is ours to be written to; the child is ours to wait for, and ends by its alarm at the latest.
-    let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
-    assert_eq!(waited, pid);
+    let waiting = WaitingFor::child(pid.cast_unsigned());
+    let ended = waiting.patience().keep_trying(|_| {
+        // SAFETY: `status` is ours to be written to, and the child is ours to wait for.
+        let waited = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
+        if waited == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        (waited != 0).then_some(waited)
+    });
+    if ended.is_none() {
+        // SAFETY: no memory is involved. The child has not been waited for, so its number is still its own.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    assert_eq!(ended, Some(pid), "the child hangs");
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
+}
+
+/// Whether every other thread of this process sleeps in the kernel, as far as the system tells.
+fn others_rest() -> bool {
+    let own = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return true };
+    let others = threads.filter_map(Result::ok).filter(|thread| own.file_name() != Some(&*thread.file_name()));
+    // Its state is behind its name. One that has ended meanwhile rests, too.
+    others.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).all(|stat| {
+        let (_, state) = stat.rsplit_once(')').expect("a name in parentheses");
+        state.starts_with(" S")
+    })
 }
 
 const CLEAR: &str = "was started before a fork, and its threads do not exist in the child";
@@ -48,6 +70,22 @@ fn spawning_in_a_forked_child_panics_clearly() {
             assert_clear(&panic_of(|| giveway::spawn(async {})));
         });
         assert_eq!(code, 0);
+        assert_eq!(runtime.block_on(runtime.spawn(async { 1 })).unwrap(), 1, "the parent goes on");
+    });
+}
+
+/// The thread that goes on in the child is a worker there, too, of a runtime that has no other.
+#[test]
+fn spawning_in_a_child_that_a_task_has_forked_panics_clearly() {
+    isolated("fork::spawning_in_a_child_that_a_task_has_forked_panics_clearly", || {
+        let runtime = runtime(2);
+        let forks = runtime.spawn(async {
+            in_fork(|| {
+                assert_clear(&panic_of(|| giveway::spawn(async {})));
+                assert_clear(&panic_of(|| giveway::Handle::current().spawn_background(async {})));
+            })
+        });
+        assert_eq!(runtime.block_on(forks).unwrap(), 0);
         assert_eq!(runtime.block_on(runtime.spawn(async { 1 })).unwrap(), 1, "the parent goes on");
     });
 }

@@ -2,7 +2,9 @@
 
 use giveway::task::JoinHandle;
 use giveway::{Runtime, budget, yield_now, yield_now_if_busy};
-use giveway_tests::{Alive, Drops, Gate, each_runtime, eventually, hold, occupy, on_drop, recv, runtime, watch};
+use giveway_tests::{
+    Alive, Drops, Gate, each_runtime, eventually, hold, occupy, on_drop, recv, rounds, runtime, watch,
+};
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -80,7 +82,7 @@ fn a_runtime_may_end_at_any_moment_of_giving_way() {
     each_runtime(1, |first| {
         let workers = first.handle().workers();
         drop(first);
-        for round in 0..50 {
+        for round in rounds(50) {
             let (runtime, alive) = (runtime(workers), Alive::default());
             let steps = Arc::new(AtomicUsize::new(0));
             for i in 0..4 {

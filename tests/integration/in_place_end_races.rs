@@ -5,7 +5,9 @@ use super::io_common::Random;
 use giveway::task::Builder;
 use giveway::time::{Duration, sleep};
 use giveway::{block_in_place, block_on, spawn, spawn_blocking, yield_now};
-use giveway_tests::{Drops, Gate, HANG, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch};
+use giveway_tests::{
+    Drops, Gate, HANG, each_runtime, eventually, hold, isolated, on_drop, recv, rounds, runtime, watch,
+};
 use std::sync::mpsc;
 use std::thread;
 
@@ -41,7 +43,7 @@ fn a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped(
     isolated(
         "in_place_end_races::a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped",
         || {
-            for round in 0..300 {
+            for round in rounds(300) {
                 let _watch = watch();
                 let (runtime, entered) = (runtime(1 + round % 2), Gate::new());
                 let enters = entered.clone();
@@ -66,7 +68,7 @@ fn a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped(
 #[test]
 fn what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes() {
     isolated("in_place_end_races::what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes", || {
-        for round in 0..100 {
+        for round in rounds(100) {
             let _watch = watch();
             let (runtime, entered, dropped) = (runtime(1), Gate::new(), Gate::new());
             let (enters, drops) = (entered.clone(), dropped.clone());
@@ -91,7 +93,7 @@ fn what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes() {
 fn a_runtime_may_end_at_any_moment_of_a_hand_off() {
     isolated("in_place_end_races::a_runtime_may_end_at_any_moment_of_a_hand_off", || {
         let mut random = Random(1);
-        for round in 0..200 {
+        for round in rounds(200) {
             let _watch = watch();
             let (runtime, drops) = (runtime([1, 2, 8][round % 3]), Drops::of(13));
             let (begun, begins) = mpsc::channel();
@@ -184,7 +186,7 @@ fn from_one_place(gate: &Gate) {
 #[test]
 fn a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was() {
     isolated("in_place_end_races::a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was", || {
-        for round in 0..100 {
+        for round in rounds(100) {
             let _watch = watch();
             let runtime = runtime(1);
             let (home, gate, entered) = (Gate::new(), Gate::new(), Gate::new());

@@ -76,14 +76,12 @@ pub(crate) async fn round_trips(stream: &mut TcpStream, name: usize, trips: usiz
     }
 }
 
-/// `future`, which opens `gate` when it has to wait for the first time.
+/// `future`, which opens `gate` after its first poll: it waits then, unless it was over before it came to that.
 pub(crate) async fn telling<F: Future>(gate: Gate, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {
         let poll = future.as_mut().poll(cx);
-        if poll.is_pending() {
-            gate.open();
-        }
+        gate.open();
         poll
     })
     .await

@@ -194,7 +194,7 @@ fn a_task_that_accepts_without_end_does_not_starve_others() {
             let client = TcpStream::connect(address).await.unwrap();
             let (server, _) = listener.accept().await.unwrap();
             // Reset, so that no port lingers.
-            client.set_linger(Some(Duration::ZERO)).unwrap();
+            client.set_zero_linger().unwrap();
             drop((client, server));
             operations.fetch_add(1, SeqCst);
         }

@@ -3,8 +3,8 @@
 use futures::future::join_all;
 use giveway::task::{Builder, Class};
 use giveway_tests::{
-    Alive, Gate, Log, Wakers, each_runtime, eventually, occupy, on_drop, outside, panic_of, runtime, watch,
-    with_runtimes, with_runtimes_of,
+    Alive, Gate, Log, Polls, Wakers, each_runtime, eventually, occupy, on_drop, outside, panic_of, rounds, runtime,
+    watch, with_runtimes, with_runtimes_of,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -400,7 +400,7 @@ fn one_that_blocks_in_place_while_the_runtime_is_dropped_ends_on_its_thread() {
 
 #[test]
 fn spawns_from_outside_race_the_end_of_the_runtime() {
-    for _ in 0..200 {
+    for _ in rounds(200) {
         each_runtime(1, |runtime| {
             let (alive, handle) = (Alive::default(), runtime.handle().clone());
             let spawner = thread::spawn({
@@ -472,4 +472,48 @@ fn wakes_from_other_workers_and_from_outside_are_not_lost() {
         });
         assert_eq!(runtime.block_on(pinned).unwrap(), 4_000);
     });
+}
+
+/// Each found another in the inbox when its poll began, had its budget cut short for it, and came no further than its first
+/// operation: for ever.
+#[test]
+fn background_tasks_pinned_to_one_worker_do_not_hold_each_other_up() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let spend = |operations| async move {
+        for _ in 0..operations {
+            giveway::budget::consume().await;
+        }
+    };
+    let pinned = |_| {
+        let builder = Builder::new().class(Class::Background);
+        builder.spawn_pinned_on(move || Polls::default().at_most(10_000, spend(1_000)), runtime.handle())
+    };
+    let pinned: Vec<_> = (0..3).map(pinned).collect();
+    runtime.block_on(join_all(pinned)).into_iter().for_each(|task| task.unwrap());
+}
+
+/// The worker waits for whoever is just spawning a task on it, and whoever is refused drops the runtime, and so waits for the
+/// worker.
+#[test]
+fn a_function_that_is_refused_may_drop_its_runtime() {
+    let _watch = watch();
+    let builder = giveway::Builder::new().workers(2).on_task_panic(|_| giveway::PanicPolicy::Shutdown);
+    let runtime = builder.build().unwrap();
+    let (gate, started, alive) = (Gate::new(), Gate::new(), Alive::default());
+    let (waits, starts) = (gate.clone(), started.clone());
+    let busy = move || async move {
+        starts.open();
+        waits.wait();
+    };
+    let busy = Builder::new().on_worker(0).spawn_pinned_on(busy, runtime.handle());
+    started.wait();
+    assert!(runtime.block_on(runtime.spawn(async { panic!("the last straw") })).is_err());
+    let (handle, held) = (runtime.handle().clone(), alive.clone());
+    // In this order: the worker comes to its end while the runtime is being dropped.
+    let goes = (on_drop(move || gate.open()), runtime, held);
+    let refused = Builder::new().on_worker(0).spawn_pinned_on(move || async move { drop(goes) }, &handle);
+    assert!(futures::executor::block_on(refused).unwrap_err().is_cancelled());
+    assert_eq!(Arc::strong_count(&alive), 1);
+    drop(busy);
 }

@@ -3,7 +3,9 @@
 use futures::task::{FutureObj, Spawn};
 use giveway::task::JoinHandle;
 use giveway::{Handle, Runtime};
-use giveway_tests::{Drops, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, runtime, watch};
+use giveway_tests::{
+    Drops, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, rounds, runtime, watch,
+};
 use std::sync::{Arc, mpsc};
 use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
@@ -297,7 +299,7 @@ fn wakers_may_outlive_the_runtime() {
 #[test]
 fn a_thousand_runtimes_come_and_go() {
     let _watch = watch();
-    for i in 0..1_000 {
+    for i in rounds(1_000) {
         let runtime = runtime(1 + i % 3);
         if i % 2 == 0 {
             runtime.spawn(async {});

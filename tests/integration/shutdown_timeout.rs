@@ -1,7 +1,9 @@
 //! Shutting down with a deadline: what is stuck is named, and everything else is gone.
 
 use giveway::task::Builder;
-use giveway_tests::{Alive, Gate, Wakers, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch};
+use giveway_tests::{
+    Alive, Gate, Wakers, dawdle, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch,
+};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -116,7 +118,7 @@ fn a_worker_that_comes_back_while_others_drop_its_tasks_still_ends() {
             let _waiting = runtime.spawn(wakers.park(on_drop(move || {
                 let_go.open();
                 // Ample time for the worker to end its poll and find nothing left but this task.
-                (0..1_000).for_each(|_| std::thread::yield_now());
+                dawdle(1_000);
             })));
             eventually(|| wakers.len() == 1);
             let stuck = spawn_stuck(&runtime, "mule", &gate);

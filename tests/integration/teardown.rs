@@ -3,7 +3,8 @@
 use futures::task::Spawn;
 use giveway::task::{AbortHandle, Builder, JoinHandle};
 use giveway_tests::{
-    Alive, Gate, Wakers, drain, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch, worker_counts,
+    Alive, Gate, Wakers, dawdle, drain, each_runtime, eventually, hold, isolated, on_drop, recv, rounds, runtime,
+    watch, worker_counts,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -154,7 +155,7 @@ const STORMS: usize = 60;
 fn storms(storm: impl Fn(giveway::Runtime)) {
     for workers in worker_counts() {
         let _watch = watch();
-        (0..STORMS).for_each(|_| storm(runtime(workers)));
+        rounds(STORMS).for_each(|_| storm(runtime(workers)));
     }
 }
 
@@ -264,7 +265,7 @@ fn a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_eve
             // nothing left but this task.
             let refused = on_drop(move || {
                 gate.open();
-                (0..2_000).for_each(|_| thread::yield_now());
+                dawdle(2_000);
             });
             let task = Builder::new().name("refused").spawn_on(hold(refused), &handle);
             assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());

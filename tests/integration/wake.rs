@@ -1,7 +1,9 @@
 //! Wake-ups: none is lost, whoever makes it, and whatever the task is doing at the time.
 
 use futures::task::AtomicWaker;
-use giveway_tests::{Alive, Gate, Wakers, drain, eventually, recv, watch, with_runtimes, with_runtimes_of};
+use giveway_tests::{
+    Alive, Gate, Wakers, dawdle, drain, eventually, recv, rounds, watch, with_runtimes, with_runtimes_of,
+};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{
@@ -202,7 +204,7 @@ fn no_worker_parks_while_a_task_is_queued() {
     const BURSTS: usize = 300;
     with_runtimes(|runtime| {
         let (ran, runs) = mpsc::channel();
-        for burst in 0..BURSTS {
+        for burst in rounds(BURSTS) {
             let size = 1 + burst % 9;
             for i in 0..size {
                 let ran = ran.clone();
@@ -217,7 +219,7 @@ fn no_worker_parks_while_a_task_is_queued() {
             }
             (0..2 * size).for_each(|_| _ = recv(&runs));
             // Not to order anything: the next burst finds workers that search, that are going to sleep, that sleep.
-            (0..(burst * 7) % 40).for_each(|_| thread::yield_now());
+            dawdle((burst * 7) % 40);
         }
         assert!(runs.try_recv().is_err(), "each ran once");
     });
@@ -230,7 +232,7 @@ fn bursts_from_many_threads_all_run() {
         thread::scope(|scope| {
             for thread in 0..4 {
                 scope.spawn(move || {
-                    for burst in 0..100 {
+                    for burst in rounds(100) {
                         let tasks: Vec<_> =
                             (0..1 + (burst + thread) % 5).map(|i| runtime.spawn(async move { i })).collect();
                         for (i, task) in tasks.into_iter().enumerate() {
@@ -394,7 +396,7 @@ fn a_chain_of_wakes_goes_through() {
 #[test]
 fn block_on_is_woken_from_everywhere() {
     with_runtimes(|runtime| {
-        for round in 0..200 {
+        for round in rounds(200) {
             let woken = Arc::new(AtomicBool::new(false));
             let mut asked = false;
             runtime.block_on(poll_fn(|cx: &mut Context<'_>| {

@@ -1,6 +1,6 @@
 //! Tests that need a process of their own: they end it, fork it, measure it, or may bring it down.
 
-use crate::HANG;
+use giveway_patience::WaitingFor;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 
@@ -38,10 +38,11 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(VARIABLE, test);
     command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("a child process starts");
+    let waiting = WaitingFor::child(child.id());
     let pid = child.id().cast_signed();
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || done.send(child.wait_with_output()));
-    let Ok(output) = ended.recv_timeout(2 * HANG) else {
+    let Some(output) = waiting.patience().keep_trying(|pause| ended.recv_timeout(pause).ok()) else {
         // SAFETY: no memory is involved. The thread above has not reaped the child, so its number is still its own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         let output = ended.recv().map(|output| format!("{output:?}"));

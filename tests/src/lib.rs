@@ -1,5 +1,7 @@
 //! What the integration tests share: gates to order events by, a watch over hangs, child processes, and a way to run a
 //! test with several worker counts.
+//!
+//! What is called a hang is said in `giveway-patience`: no limit here is one that a slow machine could reach.
 
 #![expect(clippy::missing_panics_doc, reason = "helpers of tests panic where the test fails")]
 
@@ -8,22 +10,23 @@ mod counting;
 mod futures;
 #[cfg(doctest)]
 mod pages;
+mod rounds;
 mod workers;
 
 pub use child::{Child, in_child, isolated};
 pub use counting::{Drops, Log, Polls};
 pub use futures::{Parked, Wakers, hold, on_drop};
+pub use giveway_patience::{Patience, WaitingFor, Watch, watch};
+pub use rounds::{dawdle, rounds};
 pub use workers::{block_in_place, each_strict, occupy, on_one_worker, outside};
 
 use std::any::Any;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for something that must happen before it calls it a hang. Not a timing assertion: a passing
-/// test never comes near it.
-pub const HANG: Duration = Duration::from_secs(60);
+/// A timeout for calls that take one, where it must not come to that. A [`watch`] notices a hang long before.
+pub const HANG: Duration = Duration::from_secs(24 * 3600);
 
 /// The worker counts that a test is run with: `GIVEWAY_TEST_WORKERS` (a list, `1,2,8,64`), or a few of each kind.
 pub fn worker_counts() -> Vec<usize> {
@@ -33,49 +36,39 @@ pub fn worker_counts() -> Vec<usize> {
     }
 }
 
-/// Runs `test` with a fresh runtime of each worker count, and drops the runtime after it.
+/// Runs `test` with a fresh runtime of each worker count, checks that no wake-up was lost, and drops the runtime.
 pub fn with_runtimes(test: impl Fn(&giveway::Runtime)) {
     with_runtimes_of(1, test);
 }
 
 /// Like [`with_runtimes`], for tests that need at least so many workers.
 pub fn with_runtimes_of(least: usize, test: impl Fn(&giveway::Runtime)) {
-    each_runtime(least, |runtime| test(&runtime));
+    each_watched(least, |runtime, watch| {
+        let handle = runtime.handle().clone();
+        watch.report(move || format!("{}\n{}", handle.dump(), handle.metrics()));
+        test(&runtime);
+        let metrics = runtime.metrics();
+        assert_eq!(metrics.monitor_rescues, 0, "wake-ups were lost\n{metrics}");
+    });
 }
 
 /// Gives `test` a runtime of each worker count, at least `least`, to end as it likes.
 pub fn each_runtime(least: usize, test: impl Fn(giveway::Runtime)) {
+    each_watched(least, |runtime, _| test(runtime));
+}
+
+fn each_watched(least: usize, test: impl Fn(giveway::Runtime, &Watch)) {
     let mut counts: Vec<_> = worker_counts().into_iter().map(|workers| workers.max(least)).collect();
     counts.dedup();
     for workers in counts {
-        let _watch = watch();
-        test(runtime(workers));
+        let watch = watch();
+        test(runtime(workers), &watch);
     }
 }
 
 /// A runtime with so many workers.
 pub fn runtime(workers: usize) -> giveway::Runtime {
     giveway::Builder::new().workers(workers).build().expect("a runtime starts")
-}
-
-/// Ends the process with a message if it is not dropped within [`HANG`]. For waits that have no deadline of their own:
-/// `block_on`, the drop of a runtime, a thread's join.
-#[must_use = "the watch ends when this is dropped"]
-#[derive(Debug)]
-pub struct Watch(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
-
-/// Watches over the rest of the scope.
-pub fn watch() -> Watch {
-    let (alive, watched) = mpsc::channel();
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    std::thread::spawn(move || {
-        if watched.recv_timeout(HANG) == Err(RecvTimeoutError::Timeout) {
-            // Not `eprintln!`: the test harness would capture it, and the abort would lose it.
-            let _ = writeln!(std::io::stderr(), "{test}: not done after {HANG:?}, something hangs");
-            std::process::abort();
-        }
-    });
-    Watch(alive)
 }
 
 /// A one-way gate for threads and tasks: closed until somebody opens it.
@@ -103,8 +96,9 @@ impl Gate {
     #[track_caller]
     pub fn wait(&self) {
         let (open, opened) = &*self.0;
-        let (open, timeout) = opened.wait_timeout_while(open.lock().unwrap(), HANG, |open| !*open).unwrap();
-        assert!(*open && !timeout.timed_out(), "a gate was not opened: something hangs");
+        let is_open = |pause| *opened.wait_timeout_while(open.lock().unwrap(), pause, |open| !*open).unwrap().0;
+        let came = Patience::new().keep_trying(|pause| is_open(pause).then_some(()));
+        assert!(came.is_some(), "a gate was not opened: something hangs");
     }
 }
 
@@ -120,30 +114,48 @@ pub type Alive = std::sync::Arc<()>;
 /// Receives, or calls it a hang.
 #[track_caller]
 pub fn recv<T>(receiver: &mpsc::Receiver<T>) -> T {
-    receiver.recv_timeout(HANG).expect("nothing came: something hangs")
+    let came = Patience::new().keep_trying(|pause| match receiver.recv_timeout(pause) {
+        Err(RecvTimeoutError::Timeout) => None,
+        came => Some(came),
+    });
+    came.expect("nothing came: something hangs").expect("every sender is gone")
 }
 
 /// Receives until every sender is gone, or calls it a hang.
 #[track_caller]
 pub fn drain<T>(receiver: &mpsc::Receiver<T>) -> Vec<T> {
     let mut all = Vec::new();
-    loop {
-        match receiver.recv_timeout(HANG) {
-            Ok(one) => all.push(one),
-            Err(RecvTimeoutError::Disconnected) => return all,
-            Err(RecvTimeoutError::Timeout) => panic!("a sender is still there after {HANG:?}: something hangs"),
+    let gone = Patience::new().keep_trying(|pause| match receiver.recv_timeout(pause) {
+        Ok(one) => {
+            all.push(one);
+            None
         }
-    }
+        Err(RecvTimeoutError::Disconnected) => Some(()),
+        Err(RecvTimeoutError::Timeout) => None,
+    });
+    assert!(gone.is_some(), "a sender is still there, and sends nothing: something hangs");
+    all
 }
 
 /// Looks again and again until `happened`, for what cannot send a message; or calls it a hang.
 #[track_caller]
 pub fn eventually(happened: impl Fn() -> bool) {
+    const AWAKE: Duration = Duration::from_secs(1);
     let start = Instant::now();
-    while !happened() {
-        assert!(start.elapsed() < HANG, "it did not happen: something hangs");
-        std::thread::yield_now();
-    }
+    let came = Patience::new().keep_trying(|_| {
+        if happened() {
+            return Some(());
+        }
+        // Awake at first, because what is waited for is mostly about to happen. Not for ever: a process in which a thread
+        // looks all the time does not look like one that hangs.
+        if start.elapsed() < AWAKE {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    });
+    assert!(came.is_some(), "it did not happen: something hangs");
 }
 
 /// Runs `f`, which must panic, and returns the panic's message.

@@ -252,40 +252,69 @@ static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
 const NO_HOST: Signs<'static> = Signs { idle: &ONE, asked: &NEVER, queued: [&ONE, &ONE], countdown: &NO_COUNT };
 
-thread_local! {
-    // Constant-initialised and without destructors, so that reading them is one load and works while the thread ends.
-    // The references are not really static: `with_host` puts them in and takes them out again.
+/// Who answers the yield points of a thread.
+#[derive(Clone)]
+struct Seat {
     // The first sign is apart from the others: together they would all be loaded before the first is looked at.
-    static IDLE: Cell<&'static AtomicUsize> = const { Cell::new(NO_HOST.idle) };
-    static SIGNS: Cell<Signs<'static>> = const { Cell::new(NO_HOST) };
-    static HOST: Cell<Option<&'static dyn Host>> = const { Cell::new(None) };
+    idle: Cell<&'static AtomicUsize>,
+    signs: Cell<Signs<'static>>,
+    host: Cell<Option<&'static dyn Host>>,
     // The poll of a paced task has begun, and it has not looked at the clock since.
-    static NEW_POLL: Cell<bool> = const { Cell::new(false) };
+    new_poll: Cell<bool>,
 }
 
-/// Runs `f` with `host` answering the yield points of this thread, then puts back the one that was there before, even
+thread_local! {
+    // Constant-initialised and without a destructor, so that reading a field is one load and works while the thread ends. The
+    // references are not really static: `with_host` puts them in and takes them out again.
+    static SEAT: Seat = const {
+        Seat {
+            idle: Cell::new(NO_HOST.idle),
+            signs: Cell::new(NO_HOST),
+            host: Cell::new(None),
+            new_poll: Cell::new(false),
+        }
+    };
+}
+
+impl Seat {
+    /// Makes this one as the other is.
+    fn replace(&self, other: &Self) {
+        self.idle.set(other.idle.get());
+        self.signs.set(other.signs.get());
+        self.host.set(other.host.get());
+        self.new_poll.set(other.new_poll.get());
+    }
+
+    fn renew(&self, signs: Signs<'static>) {
+        self.signs.set(signs);
+        self.idle.set(signs.idle);
+    }
+}
+
+/// Runs `f` with `host` answering the yield points of this thread, then puts back everything that was there before, even
 /// if `f` panics.
 ///
 /// # Examples
 ///
 /// See the [module's page](self).
 pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
-    struct PutBack(Signs<'static>, Option<&'static dyn Host>);
+    struct PutBack(Seat);
     impl Drop for PutBack {
         fn drop(&mut self) {
-            IDLE.set(self.0.idle);
-            SIGNS.set(self.0);
-            HOST.set(self.1);
+            SEAT.with(|seat| seat.replace(&self.0));
         }
     }
     // SAFETY: the reference is used by this module's functions only, on this thread, none of which keeps or returns it;
-    // and `put_back` takes it out of the thread-locals before the borrow ends, whichever way `f` is left.
-    #[expect(unsafe_code, reason = "a borrow that the thread-locals cannot express")]
+    // and `put_back` takes it out of the thread-local before the borrow ends, whichever way `f` is left.
+    #[expect(unsafe_code, reason = "a borrow that the thread-local cannot express")]
     let host: &'static dyn Host = unsafe { std::mem::transmute::<&dyn Host, &'static dyn Host>(host) };
-    let put_back = PutBack(SIGNS.get(), HOST.get());
-    SIGNS.set(host.signs());
-    IDLE.set(SIGNS.get().idle);
-    HOST.set(Some(host));
+    let put_back = PutBack(SEAT.with(Seat::clone));
+    let signs = host.signs();
+    SEAT.with(|seat| {
+        seat.renew(signs);
+        seat.host.set(Some(host));
+        seat.new_poll.set(false);
+    });
     let result = f();
     drop(put_back);
     result
@@ -300,34 +329,49 @@ pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
 /// assert!(!giveway_yield::should_yield(), "there is no host to ask");
 /// ```
 pub fn renew_signs() {
-    if let Some(host) = HOST.get() {
-        SIGNS.set(host.signs());
-        IDLE.set(SIGNS.get().idle);
+    if let Some(host) = host() {
+        let signs = host.signs();
+        SEAT.with(|seat| seat.renew(signs));
     }
+}
+
+/// Who answers on this thread. Not to be kept: it is borrowed by a `with_host` further up the stack.
+fn host() -> Option<&'static dyn Host> {
+    SEAT.with(|seat| seat.host.get())
+}
+
+#[inline]
+fn signs() -> Signs<'static> {
+    SEAT.with(|seat| seat.signs.get())
+}
+
+/// The next yield point looks at its first sign again, if [`ask_once`] had told it not to.
+fn look_again() {
+    SEAT.with(|seat| seat.idle.set(seat.signs.get().idle));
 }
 
 /// Whether a worker is idle, or there is no host.
 #[inline]
 fn somebody_idle() -> bool {
-    IDLE.get().load(Relaxed) != 0
+    SEAT.with(|seat| seat.idle.get()).load(Relaxed) != 0
 }
 
 /// Whether work waits.
 #[inline]
 pub(crate) fn work_waits() -> bool {
-    !somebody_idle() && !SIGNS.get().nothing_new() && ask_whether()
+    !somebody_idle() && !signs().nothing_new() && ask_whether()
 }
 
 #[cold]
 fn ask_whether() -> bool {
-    IDLE.set(SIGNS.get().idle);
-    HOST.get().is_some_and(Host::work_waits)
+    look_again();
+    host().is_some_and(Host::work_waits)
 }
 
 /// Whether a yield point need not ask: somebody is idle, or nothing is new.
 #[inline]
 pub(crate) fn need_not_ask() -> bool {
-    somebody_idle() || SIGNS.get().nothing_new()
+    somebody_idle() || signs().nothing_new()
 }
 
 /// Asks the host, if there is something to ask.
@@ -337,8 +381,8 @@ pub(crate) fn give_way() -> Option<Ticket> {
 
 /// Asks the host.
 pub(crate) fn ask() -> Option<Ticket> {
-    IDLE.set(SIGNS.get().idle);
-    HOST.get()?.give_way()
+    look_again();
+    host()?.give_way()
 }
 
 /// The next yield point on this thread asks its host, whoever is idle. For a host that has something to do then.
@@ -354,11 +398,11 @@ pub(crate) fn ask() -> Option<Ticket> {
 #[inline]
 pub fn ask_once() {
     static NOBODY: AtomicUsize = AtomicUsize::new(0);
-    IDLE.set(&NOBODY);
+    SEAT.with(|seat| seat.idle.set(&NOBODY));
 }
 
 pub(crate) fn take_back(ticket: Ticket) -> bool {
-    HOST.get().is_some_and(|host| host.take_back(ticket))
+    host().is_some_and(|host| host.take_back(ticket))
 }
 
 /// A poll of a [paced](Host::paced) task begins on this thread.
@@ -373,21 +417,21 @@ pub(crate) fn take_back(ticket: Ticket) -> bool {
 /// ```
 #[inline]
 pub fn paced_poll_begins() {
-    NEW_POLL.set(true);
+    SEAT.with(|seat| seat.new_poll.set(true));
 }
 
 #[inline]
 pub(crate) fn is_new_poll() -> bool {
-    NEW_POLL.get()
+    SEAT.with(|seat| seat.new_poll.get())
 }
 
 pub(crate) fn take_new_poll() -> bool {
-    NEW_POLL.replace(false)
+    SEAT.with(|seat| seat.new_poll.replace(false))
 }
 
 /// What the host of this thread knows of the task that runs, if it paces any.
 pub(crate) fn paced() -> Option<Paced> {
-    HOST.get()?.paced()
+    host()?.paced()
 }
 
 #[cfg(test)]

@@ -147,9 +147,12 @@ fn polite_loop(rounds: usize) {
 }
 
 fn load(options: &Options, background: usize, rate: u32) -> Load {
+    let chunk = 20 * rounds_per_microsecond(WORKERS);
     Load {
         background,
-        chunk: 20 * rounds_per_microsecond(WORKERS),
+        chunk,
+        work: chunk,
+        polite: true,
         rate: options.rate.unwrap_or(rate),
         time: Duration::from_secs_f64(options.secs),
     }

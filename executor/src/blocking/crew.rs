@@ -8,9 +8,13 @@
 //! Written here and not taken from the `blocking` crate: that has one pool for the process, which nobody can shut down or
 //! ask what it is stuck in; a job waits for ever if the OS refuses its first thread; and it cannot lend a thread to a core.
 
+mod end;
+
+pub(crate) use end::Left;
+
 use super::lease::Loan;
 use crate::parker::Parker;
-use crate::runtime::{Shared, context, wait_while};
+use crate::runtime::{Shared, context};
 use crate::task::{Class, Id, Runnable, refuse};
 use crate::worker;
 use std::collections::{HashMap, VecDeque};
@@ -40,7 +44,7 @@ pub(crate) struct Articles {
 /// What a thread of the crew is called for.
 enum Duty {
     Job(Runnable),
-    /// To drop a job that is not to be run any more.
+    /// To drop a job that the shutdown has given up on.
     Drop(Runnable),
     /// To hold a core, if it is still to be had.
     StandIn(usize, Loan),
@@ -54,6 +58,8 @@ pub(crate) struct Work {
     pub(crate) spawned_at: &'static Location<'static>,
     /// The worker that it ran on before it lost its core; none for a job.
     pub(crate) worker: Option<usize>,
+    /// When a thread came to it; none for a job that waits for one.
+    pub(crate) since: Option<Instant>,
 }
 
 /// How many there are.
@@ -76,7 +82,10 @@ pub(crate) struct Crew {
 #[derive(Default)]
 struct State {
     loans: VecDeque<(usize, Loan)>,
+    // Jobs that were accepted and wait for a thread.
     jobs: VecDeque<Runnable>,
+    // Jobs that the shutdown has given up on, to be dropped by a thread of the crew.
+    given_up: VecDeque<Runnable>,
     // Who waits for a duty. The last is called first.
     idle: Vec<(u64, Arc<Parker>)>,
     // Threads that will come for a duty, now or when they are done with theirs.
@@ -93,6 +102,7 @@ struct State {
     retired: Vec<JoinHandle<()>>,
     // The number of the next thread.
     next: u64,
+    // No job is accepted any more. Those that were still run.
     closed: bool,
 }
 
@@ -180,7 +190,7 @@ impl Crew {
         let mut state = self.lock();
         let room = self.articles.most.saturating_sub(state.job_threads());
         let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
-        if state.jobs.is_empty() || state.closed {
+        if state.jobs.is_empty() {
             self.stalled.store(false, Relaxed);
         } else if state.running < self.articles.most
             && let Some((_, parker)) = state.idle.pop()
@@ -215,7 +225,7 @@ impl Crew {
 
     /// The OS refused a thread. The others come to the jobs when they can; but if there are no others, nobody does.
     #[cold]
-    fn refused(&self, shared: &Shared, number: u64, error: &std::io::Error) {
+    fn refused(&self, shared: &Arc<Shared>, number: u64, error: &std::io::Error) {
         let mut state = self.lock();
         state.members.remove(&number);
         state.serving -= 1;
@@ -229,8 +239,15 @@ impl Crew {
             state.loans.clear();
             std::mem::take(&mut state.jobs)
         };
+        // No thread is sure to come to these, and nothing of the user's must wait for them.
+        let given_up = std::mem::take(&mut state.given_up);
         drop(state);
         self.one_fewer.notify_all();
+        // It may wait for the queue to be empty.
+        shared.monitor.call();
+        // What a destructor spawns is this runtime's to take or to refuse.
+        let _inside = context::Entered::new(shared.clone());
+        drop(given_up);
         for job in left {
             refuse(job, error);
         }
@@ -248,7 +265,7 @@ impl Crew {
         let mut state = self.lock();
         state.doing(me, None);
         loop {
-            // Also when the runtime closes: what is queued there is to be dropped.
+            // Also when the runtime closes: what is queued on that core is to be dropped.
             if let Some((core, loan)) = state.loans.pop_front() {
                 state.standing_in += 1;
                 if !state.jobs.is_empty() && !self.is_stalled() {
@@ -257,13 +274,21 @@ impl Crew {
                 }
                 return Some(Duty::StandIn(core, loan));
             }
-            if (state.running < self.articles.most || state.closed)
+            if state.running < self.articles.most
                 && let Some(job) = state.jobs.pop_front()
             {
                 state.doing(me, Some(Work::of(&job)));
-                return Some(if state.closed { Duty::Drop(job) } else { Duty::Job(job) });
+                if state.is_drained() {
+                    shared.monitor.call();
+                }
+                return Some(Duty::Job(job));
+            }
+            if let Some(job) = state.given_up.pop_front() {
+                state.doing(me, Some(Work::of(&job)));
+                return Some(Duty::Drop(job));
             }
             if state.closed {
+                // If jobs are left, as many threads as there may be are in one, and take these next.
                 state.serving -= 1;
                 return None;
             }
@@ -371,45 +396,6 @@ impl Crew {
         let state = self.lock();
         !state.jobs.is_empty() || !state.away.is_empty() || state.members.values().any(|member| member.doing.is_some())
     }
-
-    /// No job is taken any more, nor begun; those that wait are dropped by the threads there are, or by one more.
-    pub(crate) fn close(&self, shared: &Arc<Shared>) {
-        let mut state = self.lock();
-        if std::mem::replace(&mut state.closed, true) {
-            return;
-        }
-        let idle = std::mem::take(&mut state.idle);
-        // All that there are may be stuck in a job.
-        let one_more = (idle.is_empty() && !state.jobs.is_empty()).then(|| state.reserve());
-        drop(state);
-        idle.iter().for_each(|(_, parker)| parker.unpark());
-        if let Some(number) = one_more {
-            self.start(shared, number);
-        }
-    }
-
-    /// Waits until every thread has ended and nobody is away, or for the deadline. What is still going on.
-    pub(crate) fn wait_ended(&self, deadline: Option<Instant>) -> (usize, Vec<Work>) {
-        let going_on = |state: &State| !state.members.is_empty() || !state.away.is_empty();
-        let state = wait_while(&self.one_fewer, self.lock(), deadline, going_on);
-        let work = state.going_on().cloned().collect();
-        (state.members.len() + state.away.len(), work)
-    }
-
-    /// The handles of all threads, for whoever waits for their end.
-    pub(crate) fn take_handles(&self) -> Vec<JoinHandle<()>> {
-        let mut state = self.lock();
-        let retired = std::mem::take(&mut state.retired);
-        retired.into_iter().chain(state.members.values_mut().filter_map(|member| member.handle.take())).collect()
-    }
-
-    /// Whether this is one of the crew's threads.
-    pub(crate) fn has(&self, thread: ThreadId) -> bool {
-        let state = self.lock();
-        state.members.values().any(|member| member.thread == Some(thread))
-            // In the destructors of its thread-locals.
-            || state.retired.iter().any(|handle| handle.thread().id() == thread)
-    }
 }
 
 impl State {
@@ -417,6 +403,11 @@ impl State {
     fn going_on(&self) -> impl Iterator<Item = &Work> {
         let away = self.away.values().filter_map(|away| away.work.as_ref());
         self.members.values().filter_map(|member| member.doing.as_ref()).chain(away)
+    }
+
+    /// Whether no job is left to begin, nor will ever be.
+    fn is_drained(&self) -> bool {
+        self.closed && self.jobs.is_empty()
     }
 
     /// How many threads there are for jobs.
@@ -434,6 +425,7 @@ impl State {
     }
 
     fn doing(&mut self, me: u64, work: Option<Work>) {
+        let work = work.map(|work| Work { since: Some(Instant::now()), ..work });
         if let Some(member) = self.members.get_mut(&me) {
             self.running = self.running + usize::from(work.is_some()) - usize::from(member.doing.is_some());
             member.doing = work;
@@ -444,7 +436,13 @@ impl State {
 impl Work {
     fn of(job: &Runnable) -> Self {
         let meta = job.metadata();
-        Self { id: meta.id, name: meta.name().map(str::to_owned), spawned_at: meta.location(), worker: None }
+        Self {
+            id: meta.id,
+            name: meta.name().map(str::to_owned),
+            spawned_at: meta.location(),
+            worker: None,
+            since: None,
+        }
     }
 }
 
@@ -462,9 +460,8 @@ fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
     while let Some(duty) = crew.next(shared, me, &parker) {
         match duty {
             Duty::Job(job) => {
-                let named = context::Running::new(shared, job.metadata().id, class);
-                job.run();
-                drop(named);
+                let id = job.metadata().id;
+                context::in_job(shared, id, class, || job.run());
                 if shared.deadlocks.is_some() {
                     crew.idle_again(me);
                     shared.monitor.call();

@@ -15,10 +15,21 @@ use std::task::{Context, Poll};
 /// [`Builder::max_blocking_threads`](crate::Builder::max_blocking_threads); they end when they have had nothing to do for
 /// a while. More jobs than that wait in line, first come, first served.
 ///
-/// A job runs to its end once it has started: [`abort`](JoinHandle::abort) and a shutdown keep it from starting, no more. (The
-/// handle of one that was aborted says so when its turn has come.)
-/// Dropping the runtime waits for jobs that have started; [`shutdown_timeout`](crate::Runtime::shutdown_timeout) has a
-/// deadline, and names them.
+/// A job runs to its end once it has started. [`abort`](JoinHandle::abort) keeps it from starting, no more. (The handle of one
+/// that was aborted says so when its turn has come.)
+///
+/// # Shutdown
+///
+/// A job that was accepted runs, also if the runtime is dropped right after this call: the drop waits for all of them, in
+/// their usual turn. [`shutdown_timeout`](crate::Runtime::shutdown_timeout) has a deadline; jobs that still wait for a thread
+/// then are cancelled, and its report names them.
+/// [`shutdown_background`](crate::Runtime::shutdown_background) cancels those at once.
+///
+/// What is spawned after the shutdown has begun, in another job for example, is cancelled. A job that waits for something that
+/// only a task could bring about waits for ever if the drop of that task does not end the wait, and the drop of the runtime
+/// with it.
+///
+/// # The current runtime
 ///
 /// Inside of the job this runtime is the current one: it may spawn, and [`block_on`](crate::block_on). Called in a task of
 /// the background the job is of the background too: it runs on one of at most as many threads as there are workers, to
@@ -27,7 +38,7 @@ use std::task::{Context, Poll};
 /// # Errors
 ///
 /// The handle yields a [`JoinError`](task::JoinError) if the function panics; if it was aborted before it started; if the
-/// runtime was shut down before; and if the OS refuses to start a thread and there is no other that could come to it.
+/// runtime was being shut down when it was spawned, or gave up on it; and if the OS refuses to start a thread and there is no other that could come to it.
 ///
 /// # Panics
 ///

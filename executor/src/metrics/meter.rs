@@ -4,9 +4,9 @@
 //! of the thread that holds the core. (What others count about a core, its wake-ups, they add; they are about to make
 //! a system call.) The scheduler's own files know nothing of it, nor of a clock: workers count what they decide.
 
-use super::histogram::{Counts, Histogram, Recorder, add};
+use super::histogram::{Histogram, Recorder, add};
 use super::sample::{Sampler, Stamps};
-use super::{BUCKETS, Metrics, WorkerMetrics};
+use super::{Metrics, Paced, Where, WorkerMetrics};
 use crate::blocking::Census;
 use crate::runtime::Shared;
 use crate::task::{Class, Mark, Meta};
@@ -38,7 +38,7 @@ pub(crate) struct Tally {
 
 /// Why a runnable task had to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waited {
+enum Waited {
     /// For a worker.
     Turn,
     /// For all others: it has given way, or is of the background.
@@ -69,7 +69,7 @@ impl Tally {
     }
 
     /// A task that was runnable for so many nanoseconds is polled.
-    pub(crate) fn waited(&self, class: Class, why: Waited, nanos: u64) {
+    fn waited(&self, class: Class, why: Waited, nanos: u64) {
         if why == Waited::GaveWay {
             self.yield_wait.record(nanos);
         }
@@ -114,6 +114,8 @@ pub(crate) struct Meter {
     cores: Box<[CachePadded<Tally>]>,
     /// Since when the tasks that are timed have been runnable.
     pub(crate) stamps: Stamps,
+    /// What paced work took from the others.
+    pub(crate) paced: Paced,
     // When the runtime was started, and when it ended; zero until then.
     born: u64,
     ended: AtomicU64,
@@ -128,6 +130,7 @@ impl Meter {
         Self {
             cores: (0..cores).map(|_| CachePadded::new(Tally::new())).collect(),
             stamps: Stamps::new(cores),
+            paced: Paced::default(),
             born: now,
             ended: AtomicU64::new(0),
             outside: Default::default(),
@@ -170,16 +173,29 @@ impl Meter {
     fn queued_among(&self, group: usize, meta: &Meta, now: impl FnOnce() -> u64) {
         SAMPLER.with(|sampler| {
             let due = sampler.is_due();
-            meta.set_mark(if due { self.time(sampler, group, now()) } else { Mark::QUEUED });
+            meta.set_mark(if due { self.time(sampler, group, meta, now()) } else { Mark::QUEUED });
         });
     }
 
     /// A task is made runnable that is to be timed: its mark. `core` is of whoever queues it, or the number of cores if he
     /// has none; for a pinned task its own.
-    pub(crate) fn time(&self, sampler: &Sampler, core: usize, now: u64) -> Mark {
+    pub(crate) fn time(&self, sampler: &Sampler, core: usize, meta: &Meta, now: u64) -> Mark {
         sampler.timed(now);
         self.tell_time(now);
-        Mark::queued(self.stamps.keep(core, sampler.random_below(64), now))
+        let taken = |number| self.paced.taken(Where::of(meta, number), now);
+        Mark::queued(self.stamps.keep(core, sampler.random_below(64), now, taken))
+    }
+
+    /// A task that is timed is about to be polled on a core. The holder's to call.
+    pub(crate) fn begin_timed(&self, core: usize, meta: &Meta, number: u16, gave_way: bool, now: u64) {
+        let stamp = self.stamps.take(number);
+        let class = if meta.is_background() { Class::Background } else { Class::Foreground };
+        let why = if gave_way { Waited::GaveWay } else { Waited::Turn };
+        self.core(core).waited(class, why, now.saturating_sub(stamp.since));
+        if class == Class::Foreground && why == Waited::Turn && !meta.is_paced() {
+            self.paced.waited(core, Where::of(meta, number), stamp, now);
+        }
+        self.tell_time(now);
     }
 
     /// A task goes into the yield queue, which keeps its time, however long it may be there. Since when it is runnable; zero
@@ -187,7 +203,7 @@ impl Meter {
     pub(crate) fn gives_way(&self, meta: &Meta) -> u64 {
         let number = meta.mark().number();
         meta.set_mark(Mark::YIELDED);
-        number.map_or(0, |number| self.stamps.take(number))
+        number.map_or(0, |number| self.stamps.take(number).since)
     }
 
     /// As [`Self::gives_way`], for a thread.
@@ -201,7 +217,7 @@ impl Meter {
 
     /// A task that was taken from the yield queue is going to be polled on a core. It came there at `since`.
     pub(crate) fn resumes(&self, meta: &Meta, core: usize, since: u64) {
-        let number = if since == 0 { None } else { self.stamps.keep(core, 0, since) };
+        let number = if since == 0 { None } else { self.stamps.keep(core, 0, since, |_| 0) };
         meta.set_mark(Mark::queued(number));
     }
 
@@ -213,6 +229,11 @@ impl Meter {
     /// A worker is woken.
     pub(crate) fn wakes(&self, core: usize) {
         self.cores[core].wake_ups.fetch_add(1, Relaxed);
+    }
+
+    /// How often any worker was woken or has parked.
+    pub(crate) fn woken_and_parked(&self) -> u64 {
+        self.sum(|tally| &tally.wake_ups) + self.sum(|tally| &tally.parks)
     }
 
     /// The runtime has come to its end: time stands still.
@@ -240,15 +261,6 @@ impl Meter {
 }
 
 impl Shared {
-    /// How often tasks of a class have waited for a worker, and for how long: the counts of a histogram, cumulative, whose
-    /// buckets end at [`upper_bound`](super::upper_bound). For whoever wants the difference of two moments, some times a
-    /// second: it reads two kilobytes a core.
-    pub(crate) fn scheduling_latency_counts(&self, class: Class) -> Counts {
-        let mut counts = [0; BUCKETS];
-        self.meter.cores.iter().for_each(|core| core.latency[class as usize].add_counts_to(&mut counts));
-        counts
-    }
-
     pub(crate) fn metrics(&self) -> Metrics {
         let (meter, scheduler) = (&self.meter, &self.scheduler);
         let now = meter.now(self.now());
@@ -282,6 +294,7 @@ impl Shared {
             yields_declined: meter.sum(|tally| &tally.yields_declined) + load(&meter.outside[1]),
             interrupts: scheduler.polite.interrupts_sent(),
             wake_ups_avoided: meter.sum(|tally| &tally.wake_ups_avoided),
+            monitor_rescues: self.monitor.rescues(),
             injector: scheduler.injector.len(),
             yield_queue: scheduler.yielded.len(),
             blocking_queued: crews.iter().map(|crew| crew.queued).sum(),

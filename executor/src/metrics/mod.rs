@@ -33,6 +33,7 @@
 mod dump;
 mod histogram;
 mod meter;
+mod paced;
 mod sample;
 mod snapshot;
 
@@ -41,5 +42,6 @@ pub use histogram::Histogram;
 pub use snapshot::{Metrics, WorkerMetrics};
 
 pub(crate) use histogram::{BUCKETS, upper_bound};
-pub(crate) use meter::{Meter, Tally, Waited};
+pub(crate) use meter::{Meter, Tally};
+pub(crate) use paced::{Paced, Where};
 pub(crate) use sample::{NUMBER_BITS, Sampler};

@@ -9,7 +9,10 @@
 
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// One in so many is timed, on average, if they come slowly.
 const OFTEN: u32 = 8;
@@ -83,7 +86,7 @@ impl Sampler {
     }
 }
 
-/// How many entries stand together: a cache line or two.
+/// How many entries stand together: some cache lines.
 const GROUP: usize = 16;
 
 /// The number of an entry, from 1, has so many bits.
@@ -93,38 +96,59 @@ const MOST_GROUPS: usize = ((1 << NUMBER_BITS) - 2) / GROUP;
 
 /// Since when the tasks that are timed have been runnable: a group of entries a core, and one for threads that have none.
 pub(crate) struct Stamps {
+    groups: Box<[CachePadded<[Entry; GROUP]>]>,
+}
+
+struct Entry {
     // Zero if free. Whoever makes it another number gives the entry to a task; whoever polls the task frees it.
-    groups: Box<[CachePadded<[AtomicU64; GROUP]>]>,
+    since: AtomicU64,
+    // Written by the one who has made it another number, read by the one who is about to free it.
+    taken: AtomicU64,
+}
+
+/// What an entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Since when the task is runnable; zero if there is no such entry.
+    pub(crate) since: u64,
+    /// What paced work had [taken](super::Paced::taken) by then.
+    pub(crate) taken: u64,
 }
 
 impl Stamps {
     pub(crate) fn new(cores: usize) -> Self {
         let groups = (cores + 1).min(MOST_GROUPS);
-        Self { groups: (0..groups).map(|_| CachePadded::new([const { AtomicU64::new(0) }; GROUP])).collect() }
+        let free = || [const { Entry { since: AtomicU64::new(0), taken: AtomicU64::new(0) } }; GROUP];
+        Self { groups: (0..groups).map(|_| CachePadded::new(free())).collect() }
     }
 
-    /// Keeps a time. None if there is no room.
-    pub(crate) fn keep(&self, group: usize, first: u32, time: u64) -> Option<u16> {
+    /// Keeps a time, and what paced work has taken, which may depend on the entry. None if there is no room.
+    pub(crate) fn keep(&self, group: usize, first: u32, time: u64, taken: impl FnOnce(u16) -> u64) -> Option<u16> {
         let group = group % self.groups.len();
         let entry = (0..GROUP).map(|i| (first as usize + i) % GROUP).find(|&entry| {
-            // Ordering: relaxed. The number of the entry goes to its taker with the task, and the queue orders that; and who
-            // frees an entry does nothing with it after.
-            self.groups[group][entry].compare_exchange(0, time.max(1), Relaxed, Relaxed).is_ok()
+            // Ordering: acquire, partner of the release in `take`: what is written to the entry below is not seen by the one
+            // who had it before. The number of the entry goes to its taker with the task, and the queue orders that.
+            self.groups[group][entry].since.compare_exchange(0, time.max(1), Acquire, Relaxed).is_ok()
         })?;
-        u16::try_from(group * GROUP + entry + 1).ok()
+        let number = u16::try_from(group * GROUP + entry + 1).ok()?;
+        self.groups[group][entry].taken.store(taken(number), Relaxed);
+        Some(number)
     }
 
     /// Takes a time out.
-    pub(crate) fn take(&self, number: u16) -> u64 {
-        self.entry(number).map_or(0, |entry| entry.swap(0, Relaxed))
+    pub(crate) fn take(&self, number: u16) -> Stamp {
+        let Some(entry) = self.entry(number) else { return Stamp { since: 0, taken: 0 } };
+        let taken = entry.taken.load(Relaxed);
+        // Ordering: release, partner of the acquire in `keep`: the load above is of this task's.
+        Stamp { since: entry.since.swap(0, Release), taken }
     }
 
     /// Looks at a time. It may be another task's by now.
     pub(crate) fn look(&self, number: u16) -> u64 {
-        self.entry(number).map_or(0, |entry| entry.load(Relaxed))
+        self.entry(number).map_or(0, |entry| entry.since.load(Relaxed))
     }
 
-    fn entry(&self, number: u16) -> Option<&AtomicU64> {
+    fn entry(&self, number: u16) -> Option<&Entry> {
         let place = usize::from(number).checked_sub(1)?;
         self.groups.get(place / GROUP)?.get(place % GROUP)
     }
@@ -170,24 +194,23 @@ mod tests {
     #[test]
     fn an_entry_is_kept_for_one_task_until_it_is_taken() {
         let stamps = Stamps::new(1);
-        let numbers: Vec<u16> = (0..16).map(|i| stamps.keep(0, 5, 100 + i).unwrap()).collect();
-        assert_eq!(stamps.keep(0, 3, 1), None, "the core's entries are all taken");
-        assert!(stamps.keep(1, 3, 1).is_some(), "not those of threads without a core");
-        assert_eq!(
-            numbers.iter().map(|&number| stamps.take(number)).collect::<Vec<_>>(),
-            (100..116).collect::<Vec<_>>()
-        );
-        assert_eq!((stamps.take(numbers[0]), stamps.take(0), stamps.take(u16::MAX)), (0, 0, 0));
-        assert!(stamps.keep(0, 3, 0).is_some_and(|number| stamps.look(number) == 1), "no time is zero");
+        let numbers: Vec<u16> = (0..16).map(|i| stamps.keep(0, 5, 100 + i, u64::from).unwrap()).collect();
+        assert_eq!(stamps.keep(0, 3, 1, |_| 0), None, "the core's entries are all taken");
+        assert!(stamps.keep(1, 3, 1, |_| 0).is_some(), "not those of threads without a core");
+        for (since, &number) in (100..).zip(&numbers) {
+            assert_eq!(stamps.take(number), Stamp { since, taken: u64::from(number) });
+        }
+        assert_eq!([numbers[0], 0, u16::MAX].map(|number| stamps.take(number).since), [0; 3]);
+        assert!(stamps.keep(0, 3, 0, |_| 0).is_some_and(|number| stamps.look(number) == 1), "no time is zero");
     }
 
     #[test]
     fn numbers_fit_however_many_cores_there_are() {
         let stamps = Stamps::new(crate::MAX_WORKERS);
         for core in [0, 1_000, crate::MAX_WORKERS] {
-            let number = stamps.keep(core, 15, 7).unwrap();
+            let number = stamps.keep(core, 15, 7, |_| 9).unwrap();
             assert!(number < (1 << NUMBER_BITS) - 1);
-            assert_eq!(stamps.take(number), 7);
+            assert_eq!(stamps.take(number), Stamp { since: 7, taken: 9 });
         }
     }
 }

@@ -60,6 +60,12 @@ pub struct Metrics {
     /// some: context switches avoided. The others are [`wake_ups`](Self::wake_ups). See also
     /// [`hand_offs`](Self::hand_offs).
     pub wake_ups_avoided: u64,
+    /// How many wake-ups were lost: work was queued beside an idle worker, no worker searched and no thread was left to wake
+    /// one, until the monitor did. Expected to be zero. Anything else is a bug in this runtime: please report it.
+    ///
+    /// A thread that queues work and loses its CPU before it wakes a worker is not counted, however long that lasts, nor is
+    /// a wake-up that was made good by the next one within 10 ms. Only Linux tells the two apart; elsewhere this stays zero.
+    pub monitor_rescues: u64,
     /// Depth of the global queue: what was made runnable outside of the workers, or was too much for one of them.
     pub injector: usize,
     /// Depth of the yield queue: what has given way, and background tasks for which there is no worker.
@@ -215,6 +221,7 @@ impl Metrics {
             yields_declined: self.yields_declined.saturating_sub(earlier.yields_declined),
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             wake_ups_avoided: self.wake_ups_avoided.saturating_sub(earlier.wake_ups_avoided),
+            monitor_rescues: self.monitor_rescues.saturating_sub(earlier.monitor_rescues),
             workers: workers.collect(),
             ..*self
         }
@@ -254,6 +261,9 @@ impl fmt::Display for Metrics {
         writeln!(f, "steals              {steals} of {stolen} tasks")?;
         let (made, avoided) = (self.wake_ups(), self.wake_ups_avoided);
         writeln!(f, "wake-ups            {made} made, {avoided} avoided, {} hand-offs", self.hand_offs())?;
+        if self.monitor_rescues > 0 {
+            writeln!(f, "lost wake-ups       {}, made good by the monitor: a bug", self.monitor_rescues)?;
+        }
         writeln!(f, "global queues       injector {}, yield queue {}", self.injector, self.yield_queue)?;
         let (queued, running, threads) = (self.blocking_queued, self.blocking_running, self.blocking_threads);
         writeln!(f, "blocking jobs       {queued} queued, {running} running, threads {threads}")?;

@@ -14,8 +14,9 @@
 //! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
 //! - Somebody is sent for the core of a blocking call that is long (`blocking/hand_off.md`): after 20 µs if the place that it
 //!   comes from is new, otherwise if it is the same at two looks.
-//! - A worker is woken if work is queued and nobody searches, which must not be.
-//! - Blocking threads are started while jobs wait, and deadlocks are looked for when everything rests.
+//! - A worker is woken if work is queued beside one that is idle and nobody searches, which must not be (`rescue.rs`).
+//! - Blocking threads are started while jobs wait, also while the runtime closes, and deadlocks are looked for when
+//!   everything rests.
 //!
 //! # How often it looks
 //!
@@ -29,13 +30,14 @@
 //!   nothing, many times in a row, it stays away for twice as long, up to three milliseconds: so the first bad poll after a
 //!   fifth of a second without is noticed that much later, and those after it soon.
 //! - Every three milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
-//! - Every millisecond while blocking jobs wait for a thread.
+//! - Every millisecond while blocking jobs wait for a thread, and while work seems to wait for a wake-up that was lost.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that.
 
 mod long_poll;
 mod polls;
+mod rescue;
 #[cfg(all(feature = "stack-samples", target_os = "linux"))]
 mod stack;
 
@@ -47,7 +49,9 @@ use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
 use polls::Polls;
+use rescue::Suspicion;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -79,6 +83,9 @@ pub(crate) struct Monitor {
     off_duty: AtomicBool,
     // A blocking call has begun that may be long. Set by the caller, cleared by the monitor.
     watch_calls: AtomicBool,
+    // How many lost wake-ups the monitor has made good. Written by the monitor. Not part of any protocol, and so not
+    // modelled.
+    rescues: AtomicU64,
     // Calls the monitor back from the reactor.
     call_back: Box<dyn Fn() + Send + Sync>,
 }
@@ -90,6 +97,7 @@ impl Monitor {
             asleep: AtomicBool::new(false),
             off_duty: AtomicBool::new(false),
             watch_calls: AtomicBool::new(false),
+            rescues: AtomicU64::new(0),
             call_back: Box::new(call_back),
         }
     }
@@ -152,6 +160,17 @@ impl Monitor {
         !self.off_duty.swap(false, Relaxed) || slot_waits()
     }
 
+    /// Counts a wake-up that was lost, and that the monitor has made good.
+    fn count_rescue(&self) {
+        // Ordering: relaxed, here and below: a count.
+        self.rescues.fetch_add(1, Relaxed);
+    }
+
+    /// How many lost wake-ups the monitor has made good.
+    pub(crate) fn rescues(&self) -> u64 {
+        self.rescues.load(Relaxed)
+    }
+
     /// Makes the calling thread the monitor.
     pub(crate) fn bind(&self) {
         self.parker.bind();
@@ -166,24 +185,37 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 }
 
 /// While the runtime closes there may be threads that wait for a timer or a socket inside of a task, and no worker any more
-/// to serve them.
+/// to serve them; and jobs that were accepted and wait for a thread, perhaps for each other.
 fn serve_the_last(shared: &Arc<Shared>) {
     let (parker, mut ready) = (&shared.monitor.parker, Vec::new());
     while shared.gate.phase() != Phase::Terminated {
+        let jobs_wait = grow_crews(shared);
         let mut turn = Ok(Turn::Taken);
-        parker.park_elsewhere(|has_token| turn = shared.reactor.turn(Wait::Unless(has_token), &mut ready));
+        parker.park_elsewhere(|has_token| {
+            let wait = if jobs_wait { Wait::Not } else { Wait::Unless(has_token) };
+            turn = shared.reactor.turn(wait, &mut ready);
+        });
         wake_all(&mut ready);
-        parker.take_token();
-        if !turn.is_ok_and(|turn| turn == Turn::Taken) {
-            // A worker that has not left yet is there.
+        if jobs_wait || !turn.is_ok_and(|turn| turn == Turn::Taken) {
+            // Or a worker that has not left yet is at the reactor.
             parker.park_until(Instant::now() + LOOK_AT_IO_EVERY);
+        } else {
+            parker.take_token();
+        }
+    }
+    while !shared.crews().iter().all(|crew| crew.is_drained()) {
+        if grow_crews(shared) {
+            parker.park_until(Instant::now() + LOOK_AT_IO_EVERY);
+        } else {
+            // The thread that takes the last job calls.
+            parker.park();
         }
     }
 }
 
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
-    let mut polls = Polls::new(shared.workers());
+    let (mut polls, mut suspicion) = (Polls::new(shared.workers()), Suspicion::default());
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     while shared.gate.phase() == Phase::Open {
         let now = Instant::now();
@@ -191,6 +223,7 @@ fn watch(shared: &Arc<Shared>) {
         shared.meter.tell_time(shared.now());
         // Read before the look, which may wake the only idle worker.
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
+        let work_waits = suspicion.look(shared, now);
         if !all_idle(shared) {
             quiet_since = None;
             let slots = polls.look(shared, now);
@@ -201,6 +234,9 @@ fn watch(shared: &Arc<Shared>) {
             for worker in 0..shared.workers() {
                 shared.scheduler.has_returned(worker);
             }
+        } else if work_waits {
+            monitor.parker.park_until(now + rescue::LOOK_AGAIN_AFTER);
+            continue;
         } else {
             if shared.deadlocks.as_ref().is_some_and(|watch| watch.look(shared)) {
                 monitor.parker.park_until(now + LOOK_EVERY);
@@ -210,7 +246,6 @@ fn watch(shared: &Arc<Shared>) {
             quiet_since = None;
             continue;
         }
-        wake_for_what_is_queued(shared);
         let waits_for_io = shared.reactor.has_something();
         if waits_for_io {
             trust.learn(look_at_io(shared));
@@ -220,9 +255,10 @@ fn watch(shared: &Arc<Shared>) {
             monitor.parker.park_until(now + LONG);
             continue;
         }
-        let pause = if jobs_wait(shared) {
-            grow_crews(shared);
+        let pause = if grow_crews(shared) {
             LOOK_AT_IO_EVERY
+        } else if work_waits {
+            rescue::LOOK_AGAIN_AFTER
         } else if waits_for_io {
             trust.pause
         } else if somebody_idle {
@@ -237,7 +273,7 @@ fn watch(shared: &Arc<Shared>) {
         }
     }
     // What is known by now is not lost with the runtime.
-    polls.all_over(shared, Instant::now());
+    polls.look_no_more(shared, Instant::now());
 }
 
 /// For how long the monitor leaves the reactor to the workers.
@@ -258,25 +294,14 @@ impl Trust {
     }
 }
 
-/// Work is queued, a worker is idle, and nobody searches: that must not be, and lasts no longer than a look. By the same
-/// books as everybody: a worker woken past the idle set would be counted wrongly for ever (tokio PR 8372).
-fn wake_for_what_is_queued(shared: &Shared) {
-    let scheduler = &shared.scheduler;
-    if scheduler.idle.must_wake() && scheduler.anything_queued() {
-        shared.unpark(scheduler.announce());
-    }
-}
-
 fn jobs_wait(shared: &Shared) -> bool {
     shared.crews().iter().any(|crew| crew.is_stalled())
 }
 
-fn grow_crews(shared: &Arc<Shared>) {
-    for crew in shared.crews() {
-        if crew.is_stalled() {
-            crew.grow(shared);
-        }
-    }
+/// Starts threads for jobs that wait for one. Whether any did.
+fn grow_crews(shared: &Arc<Shared>) -> bool {
+    let stalled = shared.crews().map(|crew| crew.is_stalled().then(|| crew.grow(shared)));
+    stalled.iter().any(Option::is_some)
 }
 
 fn all_idle(shared: &Shared) -> bool {

@@ -67,7 +67,7 @@ impl Polls {
     /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that
     /// have had their time to return. Whether any slot is full.
     pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) -> bool {
-        let (mut stuck, mut any_full) = (false, false);
+        let (mut stuck, mut slot_stuck, mut any_full) = (false, false, false);
         for index in 0..self.seen.len() {
             let (core, post) = (&shared.scheduler.cores()[index], &shared.posts[index]);
             let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), post.is_running());
@@ -76,12 +76,15 @@ impl Polls {
             any_full |= full && running;
             if poll != self.seen[index].poll || loan != self.seen[index].loan {
                 self.over(shared, index, now);
+                if poll != self.seen[index].poll {
+                    post.first_seen(poll, shared.now());
+                }
                 self.seen[index] = Seen::new(poll, loan, now);
                 continue;
             }
             if full || core.has_task() {
                 core.mark_stuck(poll);
-                stuck = true;
+                (stuck, slot_stuck) = (true, slot_stuck || full);
             }
             match loan {
                 Some(loan) => shared.offer(index, loan),
@@ -90,8 +93,9 @@ impl Polls {
         }
         shared.scheduler.set_stuck(stuck);
         // A searcher comes by these slots in its last round. If one is searching now, it may have passed already: then
-        // the next look finds the slot still stuck. If nobody is idle, a polite task gives way to it.
-        if stuck {
+        // the next look finds the slot still stuck. If nobody is idle, a polite task gives way to what waits. What is in a
+        // deque beside an idle worker was announced when it was queued, and is left to `rescue.rs`.
+        if slot_stuck || stuck && shared.scheduler.idle.nobody_idle() {
             shared.unpark(shared.scheduler.announce());
         }
         any_full
@@ -100,6 +104,21 @@ impl Polls {
     /// Nobody is in a poll any more.
     pub(super) fn all_over(&mut self, shared: &Arc<Shared>, now: Instant) {
         (0..self.seen.len()).for_each(|index| self.over(shared, index, now));
+    }
+
+    /// The monitor looks no more: what is known by now is reported.
+    pub(super) fn look_no_more(&mut self, shared: &Arc<Shared>, now: Instant) {
+        for index in 0..self.seen.len() {
+            let (core, post, seen) = (&shared.scheduler.cores()[index], &shared.posts[index], &mut self.seen[index]);
+            let goes_on = core.polling() == seen.poll && post.is_running() && !post.is_dropping();
+            match &mut seen.report {
+                Some(report) if goes_on && !report.is_out() => {
+                    report.go_on(now - seen.began);
+                    self.reports.send(shared, report);
+                }
+                _ => self.over(shared, index, now),
+            }
+        }
     }
 
     fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {

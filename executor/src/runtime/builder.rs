@@ -239,7 +239,8 @@ impl Builder {
     }
 
     /// Called on the worker when a task has panicked, and decides what happens next. A panic in the hook itself is
-    /// contained, and counts as [`PanicPolicy::Continue`].
+    /// contained, and counts as [`PanicPolicy::Continue`]. With [`PanicPolicy::Shutdown`] those who wait in
+    /// [`block_on`](crate::Runtime::block_on) are told.
     ///
     /// # Examples
     ///

@@ -1,8 +1,11 @@
 //! Which runtime this thread is in.
 //!
-//! Thread-locals without destructors, so that reading them is one load and works while the thread ends: the worker that
-//! runs here, and the runtime the thread has entered last, which takes precedence. Off the beaten track, two more: the
-//! worker that has lent its core, and what runs here without one.
+//! Two thread-locals without destructors, so that reading them is one load and works while the thread ends: the [`Place`] of
+//! the thread in a runtime, and the runtime that it has entered last, which takes precedence. Whatever changes a place saves
+//! the whole of it, and puts it back when it is left.
+//!
+//! A runtime that was entered inside of a poll is current for that task alone, also if its guard is held across an await:
+//! the entries of the stack know the task that made them, and a worker leaves and comes back to them with the task's polls.
 
 use super::{Shared, default_runtime};
 use crate::task::{self, Class, Id, JoinHandle, Runnable};
@@ -16,84 +19,91 @@ use std::ptr;
 use std::sync::Arc;
 
 thread_local! {
-    // The worker whose loop is on this thread's stack, while it holds its core.
-    static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
-    // The same while it does not, in a poll.
-    static AWAY: Cell<*const Worker> = const { Cell::new(ptr::null()) };
-    // What runs on this thread without a core.
-    static RUNNING: Cell<Option<(*const Shared, Id, Class)>> = const { Cell::new(None) };
-    // The top of `STACK`, which counts it; null outside any runtime.
+    static PLACE: Cell<Place> = const { Cell::new(NOWHERE) };
+    // The entry of `STACK` that counts now, which counts it: the last that the running task has made, or, outside of any task,
+    // the last that was made there. Null if there is none.
     static ENTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
     static STACK: Stack = const { Stack(RefCell::new(Vec::new())) };
     // The number of the next guard.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Runs `f` with `worker` as this thread's worker.
+/// What a thread is in a runtime.
+#[derive(Clone, Copy)]
+struct Place {
+    // The worker whose loop is on this thread's stack, while it holds its core.
+    worker: *const Worker,
+    // The same worker while it does not, in a poll.
+    away: *const Worker,
+    // What runs here without a core: such a poll, or a blocking job.
+    running: Option<(*const Shared, Id, Class)>,
+}
+
+const NOWHERE: Place = Place { worker: ptr::null(), away: ptr::null(), running: None };
+
+/// Puts back the place that the thread had before.
+struct PutBack(Place);
+
+impl Drop for PutBack {
+    #[inline]
+    fn drop(&mut self) {
+        PLACE.set(self.0);
+    }
+}
+
+/// Runs `f` with `worker`, which holds its core, as this thread's worker.
 pub(crate) fn on_worker<R>(worker: &Worker, f: impl FnOnce() -> R) -> R {
-    struct Clear;
-    impl Drop for Clear {
+    struct Leave;
+    impl Drop for Leave {
         fn drop(&mut self) {
-            WORKER.set(ptr::null());
-            AWAY.set(ptr::null());
-            RUNNING.set(None);
+            come_back_to_entered(running_id());
         }
     }
-    WORKER.set(worker);
-    let _clear = Clear;
+    let _leave = Leave;
+    let _put_back = PutBack(PLACE.replace(Place { worker, ..NOWHERE }));
+    leave_entered();
     f()
 }
 
-/// The worker of this thread does not hold its core for a while. Its poll goes on.
+/// Runs `f` while this thread's worker does not hold its core, in the middle of a poll of this task. If `kept` says afterwards
+/// that it has the core again, the thread is where it was; otherwise it stays away up to the end of [`on_worker`].
 #[inline]
-pub(crate) fn step_out(id: Id, class: Class) {
-    let worker = WORKER.replace(ptr::null());
-    AWAY.set(worker);
-    // SAFETY: the worker that `on_worker` borrows further up this very stack; the caller is one of its methods.
-    RUNNING.set(Some((Arc::as_ptr(unsafe { &*worker }.shared()), id, class)));
-}
-
-/// The worker of this thread holds its core again.
-#[inline]
-pub(crate) fn step_in(worker: &Worker) {
-    WORKER.set(worker);
-    AWAY.set(ptr::null());
-    RUNNING.set(None);
-}
-
-/// The poll that went on without a core is over.
-pub(crate) fn poll_ended() {
-    AWAY.set(ptr::null());
-    RUNNING.set(None);
+pub(crate) fn away<R>(worker: &Worker, id: Id, class: Class, f: impl FnOnce() -> R, kept: impl FnOnce() -> bool) -> R {
+    struct Back<K: FnOnce() -> bool>(Place, Option<K>);
+    impl<K: FnOnce() -> bool> Drop for Back<K> {
+        #[inline]
+        fn drop(&mut self) {
+            if self.1.take().is_some_and(|kept| kept()) {
+                PLACE.set(self.0);
+            }
+        }
+    }
+    let running = Some((Arc::as_ptr(worker.shared()), id, class));
+    let back = Back(PLACE.replace(Place { worker: ptr::null(), away: worker, running }), Some(kept));
+    let result = f();
+    drop(back);
+    result
 }
 
 /// Calls `f` with the worker of this thread, if it is one that does not hold its core.
 pub(crate) fn with_away<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
     // SAFETY: null, or the worker that `on_worker` borrows further up this very stack.
-    f(unsafe { AWAY.get().as_ref() })
+    f(unsafe { PLACE.get().away.as_ref() })
 }
 
-/// A job that runs on this thread.
-pub(crate) struct Running;
-
-impl Running {
-    pub(crate) fn new(shared: &Arc<Shared>, id: Id, class: Class) -> Self {
-        RUNNING.set(Some((Arc::as_ptr(shared), id, class)));
-        Self
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        RUNNING.set(None);
-    }
+/// Runs `f`, a job on this thread.
+pub(crate) fn in_job<R>(shared: &Arc<Shared>, id: Id, class: Class, f: impl FnOnce() -> R) -> R {
+    let running = Some((Arc::as_ptr(shared), id, class));
+    let _put_back = PutBack(PLACE.replace(Place { running, ..NOWHERE }));
+    let _inside = Entered::new(shared.clone());
+    f()
 }
 
 /// The task or job that runs on this thread.
 pub(crate) fn running_id() -> Option<Id> {
     with_worker(|worker| match worker {
         Some(worker) => worker.running_id(),
-        None => RUNNING.get().map(|(_, id, _)| id),
+        None => PLACE.get().running.map(|(_, id, _)| id),
     })
 }
 
@@ -112,7 +122,7 @@ pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 #[inline]
 unsafe fn worker<'a>() -> Option<&'a Worker> {
     // SAFETY: null, or the worker that `on_worker` borrows further up this very stack.
-    unsafe { WORKER.get().as_ref() }
+    unsafe { PLACE.get().worker.as_ref() }
 }
 
 /// Where a spawn goes.
@@ -156,13 +166,13 @@ impl<'a> Current<'a> {
     #[inline]
     #[track_caller]
     fn shared(self) -> *const Shared {
-        match self {
-            Self::Worker(worker) => Arc::as_ptr(worker.shared()),
-            Self::Outside(shared) => {
-                shared.refuse_in_forked_child();
-                Arc::as_ptr(shared)
-            }
-        }
+        let shared = match self {
+            Self::Worker(worker) => worker.shared(),
+            Self::Outside(shared) => shared,
+        };
+        // On a worker too: a task may fork.
+        shared.refuse_in_forked_child();
+        Arc::as_ptr(shared)
     }
 
     /// The class that a child inherits. Only within a runtime: what is the background of one may be the foreground of
@@ -171,7 +181,7 @@ impl<'a> Current<'a> {
     fn class(self) -> Class {
         match self {
             Self::Worker(worker) => worker.class(),
-            Self::Outside(shared) => match RUNNING.get() {
+            Self::Outside(shared) => match PLACE.get().running {
                 Some((runtime, _, class)) if ptr::eq(runtime, Arc::as_ptr(shared)) => class,
                 _ => Class::Foreground,
             },
@@ -191,14 +201,14 @@ impl<'a> Current<'a> {
 pub(crate) fn current_class() -> Class {
     with_worker(|worker| match worker {
         Some(worker) => worker.class(),
-        None => RUNNING.get().map_or(Class::Foreground, |(_, _, class)| class),
+        None => PLACE.get().running.map_or(Class::Foreground, |(_, _, class)| class),
     })
 }
 
 /// The current runtime; outside any, the default one.
 #[track_caller]
 pub(crate) fn current_or_default() -> Arc<Shared> {
-    current_shared().unwrap_or_else(|| default_runtime().handle.shared.clone())
+    current_shared().unwrap_or_else(|| default_runtime())
 }
 
 /// The class that a child of whatever runs on this thread inherits in that runtime.
@@ -223,13 +233,17 @@ where
     let entered = entered();
     // SAFETY: it is used in this frame.
     let worker = unsafe { worker() };
+    let default;
     let current = match (entered.as_deref(), worker) {
         (None, Some(worker)) => Current::Worker(worker),
         (Some(shared), worker) => Current::of(shared, worker),
         // SAFETY: it is used in this frame, as above.
-        (None, None) => match unsafe { AWAY.get().as_ref() } {
+        (None, None) => match unsafe { PLACE.get().away.as_ref() } {
             Some(away) => Current::Outside(away.shared()),
-            None => Current::Outside(&default_runtime().handle.shared),
+            None => {
+                default = default_runtime();
+                Current::Outside(&default)
+            }
         },
     };
     current.spawn(name, class, location, future)
@@ -288,10 +302,11 @@ impl Entered {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let number = NUMBER.get();
         NUMBER.set(number + 1);
+        let made_by = running_id();
         // Fails only in a thread that is being torn down, where there is nothing left to be inside of.
         let _ = STACK.try_with(|stack| {
             ENTERED.set(Arc::as_ptr(&shared));
-            stack.0.borrow_mut().push((number, shared));
+            stack.0.borrow_mut().push(Entry { number, made_by, shared });
         });
         Self { number, not_send: PhantomData }
     }
@@ -299,21 +314,48 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        let running = running_id();
         let left = STACK.try_with(|stack| {
-            let mut stack = stack.0.borrow_mut();
-            // On top, but for guards that are dropped in an unusual order.
-            let place = stack.iter().rposition(|&(number, _)| number == self.number)?;
-            let (_, left) = stack.remove(place);
-            ENTERED.set(stack.last().map_or(ptr::null(), |(_, shared)| Arc::as_ptr(shared)));
-            Some(left)
+            let mut entries = stack.0.borrow_mut();
+            // On top, but for guards that are dropped in an unusual order, and those of other tasks.
+            let place = entries.iter().rposition(|entry| entry.number == self.number)?;
+            let Entry { shared, .. } = entries.remove(place);
+            ENTERED.set(top(&entries, running));
+            Some(shared)
         });
         // Outside of the borrow: this may be the last count of a runtime.
         drop(left);
     }
 }
 
-/// The runtimes this thread has entered, each with the number of its guard.
-struct Stack(RefCell<Vec<(u64, Arc<Shared>)>>);
+/// This task goes on here, or none: the runtimes that it has entered and not left are current again.
+#[cold]
+pub(crate) fn come_back_to_entered(task: Option<Id>) {
+    let _ = STACK.try_with(|stack| ENTERED.set(top(&stack.0.borrow(), task)));
+}
+
+/// Another task, or none, goes on here: what the last has entered and not left is not for it.
+#[inline]
+pub(crate) fn leave_entered() {
+    ENTERED.set(ptr::null());
+}
+
+/// The runtime that was entered last by this task, or outside of any.
+fn top(entries: &[Entry], task: Option<Id>) -> *const Shared {
+    let entry = entries.iter().rfind(|entry| entry.made_by == task);
+    entry.map_or(ptr::null(), |entry| Arc::as_ptr(&entry.shared))
+}
+
+/// A runtime that this thread has entered.
+struct Entry {
+    number: u64,
+    // The task in whose poll it was entered, which alone is in it.
+    made_by: Option<Id>,
+    shared: Arc<Shared>,
+}
+
+/// The runtimes this thread has entered.
+struct Stack(RefCell<Vec<Entry>>);
 
 impl Drop for Stack {
     fn drop(&mut self) {

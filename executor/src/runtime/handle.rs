@@ -161,7 +161,8 @@ impl Handle {
 
     /// Runs a future on the calling thread until it is done, with this as its current runtime.
     ///
-    /// The future goes on being polled even if the runtime is shut down meanwhile; what it spawns then is cancelled.
+    /// The future goes on being polled even if the runtime is shut down meanwhile; what it spawns then is cancelled. (Not for
+    /// ever, if a panic has shut it down: see [`PanicPolicy::Shutdown`](crate::PanicPolicy::Shutdown).)
     ///
     /// # Panics
     ///
@@ -188,6 +189,9 @@ impl Handle {
     ///
     /// [`giveway::spawn`](crate::spawn) goes to it, also on a worker thread of another runtime. Of several guards the
     /// one made last counts; they may be dropped in any order.
+    ///
+    /// A guard that is made in a task counts in that task alone. Only a [pinned](crate::spawn_pinned) task can hold one across
+    /// an await, and finds itself in the same runtime after it; other tasks of its thread are not concerned.
     ///
     /// # Examples
     ///

@@ -91,6 +91,9 @@ impl fmt::Debug for Hooks {
 ///     assert!(panicking.await.unwrap_err().is_panic());
 ///     assert!(other.await.unwrap_err().is_cancelled());
 /// });
+/// // Whatever else `block_on` waits for does not come any more.
+/// let waits = std::panic::catch_unwind(|| runtime.block_on(std::future::pending::<()>()));
+/// assert!(waits.unwrap_err().downcast_ref::<String>().unwrap().contains("a bug"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +102,11 @@ pub enum PanicPolicy {
     /// Hand the panic to the task's `JoinHandle` and go on. The default.
     Continue,
     /// Shut the runtime down: every other task is cancelled. The panic still goes to the task's `JoinHandle`.
+    ///
+    /// Threads in [`block_on`](crate::Runtime::block_on) go on until every handle has its result. A future that still waits
+    /// when nothing is left of the runtime, or some seconds later if a poll keeps it from its end, waits for nothing that
+    /// could come: `block_on` panics, and says which task panicked, where it was spawned, and with what message. So does a
+    /// `block_on` that is called later and has to wait.
     Shutdown,
     /// Abort the process.
     Abort,

@@ -2,17 +2,24 @@
 
 mod builder;
 pub(crate) mod context;
+mod default;
+mod fatal;
 mod handle;
 mod hooks;
 mod report;
 mod shared;
 mod shutdown;
+mod waiting;
 
 pub use builder::{Builder, MAX_WORKERS};
 pub use handle::{EnterGuard, Handle};
 pub use hooks::{PanicPolicy, TaskPanic};
 pub use report::{ShutdownReport, StuckTask};
 
+#[cfg(feature = "macros")]
+pub(crate) use default::Lent;
+pub(crate) use default::{default_runtime, default_runtime_for_io};
+pub(crate) use fatal::{Fatal, Waiter};
 pub(crate) use hooks::Hooks;
 pub(crate) use shared::{Post, Shared};
 pub(crate) use shutdown::{Gate, Phase, drop_injected, wait_while};
@@ -21,7 +28,6 @@ use crate::task::{Class, JoinHandle};
 use std::fmt;
 use std::future::Future;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -34,9 +40,14 @@ use std::time::Duration;
 /// [`shutdown_timeout`](Self::shutdown_timeout). A task's destructor may do whatever it likes: wake, spawn (the new
 /// future is dropped at once), drop other handles.
 ///
-/// [Blocking jobs](crate::spawn_blocking) that have started are waited for, those that have not are cancelled.
+/// [Blocking jobs](crate::spawn_blocking) that were accepted run, also those that wait for a thread, and are waited for:
+/// `spawn_blocking(flush)` right before the drop is safe. What they spawn meanwhile is cancelled, tasks and jobs alike.
 ///
 /// To let tasks finish instead, join them first.
+///
+/// A drop that has to wait says for what, on standard error and, with the feature `tracing`, as an event: which task, where
+/// it was spawned, how long it has been in one poll, in a destructor or in a blocking job. At first after a second, and then
+/// again after pauses that grow.
 ///
 /// Dropped by one of its own workers (a task owned the last reference), it does not wait for the threads: they finish
 /// by themselves. Dropped in async code that *another* runtime runs, it blocks that thread until they have; tokio
@@ -81,8 +92,9 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// Panics if the future does; in the child of a `fork`; and on a worker thread outside of a task: in a thread hook, in a
-    /// waker that the worker wakes, in a destructor while its runtime is being shut down.
+    /// Panics if the future does; in the child of a `fork`; on a worker thread outside of a task: in a thread hook, in a
+    /// waker that the worker wakes, in a destructor while its runtime is being shut down; and if it waits, or would, after a
+    /// panic has ended the runtime ([`PanicPolicy::Shutdown`]).
     ///
     /// # Examples
     ///
@@ -253,6 +265,10 @@ impl Runtime {
     /// dropped on a worker. If every worker is held up when the time is over, the calling thread drops them, and a
     /// destructor that blocks then blocks it; as does a thread-local one of a worker's thread.
     ///
+    /// [Blocking jobs](crate::spawn_blocking) run meanwhile. When the time is over, those that have a thread are left to
+    /// themselves, and those that still wait for one are cancelled, so that none begins after this has returned. The report
+    /// names both, and [`StuckTask::has_started`] tells them apart.
+    ///
     /// On one of the runtime's own workers it does not wait, and its report names at least the calling task.
     ///
     /// # Examples
@@ -271,7 +287,11 @@ impl Runtime {
         shutdown::with_timeout(&self.handle.shared, threads, timeout)
     }
 
-    /// Shuts down without waiting for anything. The threads finish by themselves; no destructor runs here.
+    /// Shuts down without waiting for anything. The threads finish by themselves; no destructor runs here, unless the OS
+    /// refuses a thread.
+    ///
+    /// [Blocking jobs](crate::spawn_blocking) that have a thread run to their end, as long as the process does; those that
+    /// wait for one are cancelled.
     ///
     /// # Examples
     ///
@@ -282,7 +302,7 @@ impl Runtime {
     /// ```
     pub fn shutdown_background(mut self) {
         let threads = self.threads.take().unwrap_or_default();
-        drop(shutdown::in_background(&self.handle.shared, threads));
+        shutdown::and_give_up(&self.handle.shared, threads);
     }
 }
 
@@ -304,31 +324,14 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// The runtime that serves whoever is in no other. Lives as long as the process.
-#[track_caller]
-pub(crate) fn default_runtime() -> &'static Runtime {
-    try_default_runtime().unwrap_or_else(|error| panic!("the default runtime could not be started: {error}"))
-}
-
-/// The default runtime, or why it cannot be started.
-pub(crate) fn try_default_runtime() -> std::io::Result<&'static Runtime> {
-    static DEFAULT: OnceLock<Runtime> = OnceLock::new();
-    // Not `get_or_init` with a panic inside: a failed start must not stop a later try.
-    if let Some(runtime) = DEFAULT.get() {
-        return Ok(runtime);
-    }
-    // Another thread may be faster. Its runtime is the one; ours, never used, is dropped.
-    let runtime = Builder::new().build()?;
-    Ok(DEFAULT.get_or_init(|| runtime))
-}
-
 /// Runs a future on the calling thread until it is done.
 ///
 /// Inside a runtime (one that the thread has [entered](Handle::enter), or whose `block_on` is further up the stack)
-/// that one serves the future; anywhere else the default runtime does, which is started at first use and lives as
-/// long as the process. It has as many workers as the process may use CPUs (cgroup limits and affinity count), or
-/// `GIVEWAY_WORKERS`. It is never shut down: tasks that are there when `main` returns are not dropped. If their
-/// destructors matter, use a [`Runtime`].
+/// that one serves the future; anywhere else the default runtime does. That is the one of a function with the attribute
+/// `giveway::main`, as long as one runs; otherwise one that is started at first use and lives as long as the process, with as
+/// many workers as the process may use CPUs (cgroup limits and affinity count), or `GIVEWAY_WORKERS`. The latter is never shut
+/// down: tasks that are there when `main` returns are not dropped, and blocking jobs end with the process. If they matter, use
+/// the attribute, or a [`Runtime`].
 ///
 /// Unlike tokio's, it may be nested, also inside of a task; the outer future makes no progress meanwhile. On a worker
 /// thread the tasks that are queued behind go on elsewhere as soon as the inner future has to wait, as with
@@ -337,9 +340,9 @@ pub(crate) fn try_default_runtime() -> std::io::Result<&'static Runtime> {
 ///
 /// # Panics
 ///
-/// Panics if the future does; in the child of a `fork`; if the default runtime cannot be started; and on a worker thread
-/// outside of a task: in a thread hook, in a waker that the worker wakes, in a destructor while its runtime is being shut
-/// down.
+/// Panics if the future does; in the child of a `fork`; if the default runtime cannot be started; on a worker thread outside
+/// of a task: in a thread hook, in a waker that the worker wakes, in a destructor while its runtime is being shut down; and if
+/// it waits, or would, after a panic has ended the runtime ([`PanicPolicy::Shutdown`]).
 ///
 /// # Examples
 ///
@@ -354,6 +357,6 @@ pub(crate) fn try_default_runtime() -> std::io::Result<&'static Runtime> {
 pub fn block_on<F: Future>(future: F) -> F::Output {
     match Handle::try_current() {
         Some(handle) => handle.block_on(future),
-        None => default_runtime().block_on(future),
+        None => Handle { shared: default_runtime() }.block_on(future),
     }
 }

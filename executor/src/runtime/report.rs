@@ -1,10 +1,14 @@
 //! What was left when a shutdown ran out of time.
 
 use super::Shared;
-use crate::blocking::Work;
+use crate::blocking::{Left, Work};
 use crate::task::{Id, describe};
 use std::fmt;
 use std::panic::Location;
+use std::time::{Duration, Instant};
+
+/// The text of a report names at most this many tasks.
+const MOST: usize = 100;
 
 /// What was left when a shutdown ran out of time; see [`Runtime::shutdown_timeout`](super::Runtime::shutdown_timeout).
 ///
@@ -33,7 +37,7 @@ use std::panic::Location;
 /// assert_eq!((stuck.name(), stuck.worker()), (Some("slow cook"), Some(0)));
 /// assert_eq!((stuck.id(), stuck.spawned_at().file()), (task.id(), file!()));
 /// assert!(!stuck.is_blocking_job());
-/// println!("{report}"); // ... task "slow cook" (1), spawned at src/main.rs:9:5, keeps worker 0
+/// println!("{report}"); // ... task "slow cook" (1), spawned at src/main.rs:9:5, in one poll for 10 ms, keeps worker 0
 /// drop(release);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -49,35 +53,36 @@ impl ShutdownReport {
         Self { threads: 0, tasks: Vec::new() }
     }
 
-    /// `workers` have not ended; nor have so many threads of the crews, which do this.
-    pub(super) fn new(shared: &Shared, workers: &[usize], blocked: [(usize, Vec<Work>); 2]) -> Self {
-        let running = workers.iter().filter_map(|&worker| {
-            let (id, spawned_at) = shared.posts[worker].running()?;
-            Some(StuckTask { id, name: None, spawned_at, place: Place::Worker(worker) })
-        });
+    /// `workers` have not ended; nor has what the crews have left. The shutdown began at `since`.
+    pub(super) fn new(shared: &Shared, workers: &[usize], left: [Left; 2], since: Instant) -> Self {
+        let running = workers.iter().filter_map(|&worker| StuckTask::on_worker(shared, worker, since));
         let mut tasks: Vec<_> = running.collect();
         let mut threads = workers.len();
-        for (blocked, work) in blocked {
-            threads += blocked;
-            tasks.extend(work.into_iter().map(|Work { id, name, spawned_at, worker }| {
-                let place = if worker.is_some() { Place::Nowhere } else { Place::Job };
-                StuckTask { id, name, spawned_at, place }
+        let mut not_started = Vec::new();
+        for left in left {
+            threads += left.threads;
+            tasks.extend(left.going_on.into_iter().map(|work| {
+                let place = if work.worker.is_some() { Place::Nowhere } else { Place::Job };
+                StuckTask::new(work, place)
             }));
+            not_started.extend(left.waiting.into_iter().map(|work| StuckTask::new(work, Place::NotStarted)));
         }
         // A job knows its own, and is not registered.
         for task in tasks.iter_mut().filter(|task| task.name.is_none()) {
             task.name = shared.registry.name_of(task.id);
         }
+        tasks.extend(not_started);
         Self { threads, tasks }
     }
 
-    /// Whether everything came to its end in time.
+    /// Whether everything came to its end in time: every thread has ended, and every [blocking job](crate::spawn_blocking)
+    /// that was accepted has run.
     ///
     /// # Examples
     ///
     /// See [`ShutdownReport`].
     pub fn is_clean(&self) -> bool {
-        self.threads == 0
+        self.threads == 0 && self.tasks.is_empty()
     }
 
     /// How many threads had not ended. More than there are stuck tasks if some were in a hook.
@@ -89,8 +94,8 @@ impl ShutdownReport {
         self.threads
     }
 
-    /// The tasks that had not returned from a poll or a destructor, and the [blocking jobs](crate::spawn_blocking) that had
-    /// not ended.
+    /// The tasks that had not returned from a poll or a destructor, the [blocking jobs](crate::spawn_blocking) that had not
+    /// ended, and those that had not started and are cancelled.
     ///
     /// # Examples
     ///
@@ -109,28 +114,58 @@ impl fmt::Display for ShutdownReport {
             1 => f.write_str("1 thread has not ended")?,
             threads => write!(f, "{threads} threads have not ended")?,
         }
-        self.tasks.iter().try_for_each(|task| write!(f, "; {task}"))
+        self.tasks.iter().take(MOST).try_for_each(|task| write!(f, "; {task}"))?;
+        match self.tasks.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
     }
 }
 
-/// A task or blocking job that held up a shutdown. An example is at [`ShutdownReport`].
+/// A task or blocking job that held up a shutdown, or that the shutdown gave up on. An example is at [`ShutdownReport`].
 #[derive(Debug, Clone)]
 pub struct StuckTask {
     id: Id,
     name: Option<String>,
     spawned_at: &'static Location<'static>,
     place: Place,
+    // For how long it has been there, at least.
+    length: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Place {
+    /// In a poll.
     Worker(usize),
+    /// In its destructor.
+    Destructor(usize),
     /// In `block_in_place`, its worker's place taken by another.
     Nowhere,
     Job,
+    /// A job that no thread has come to.
+    NotStarted,
 }
 
 impl StuckTask {
+    fn new(Work { id, name, spawned_at, since, .. }: Work, place: Place) -> Self {
+        Self { id, name, spawned_at, place, length: since.map_or(Duration::ZERO, |since| since.elapsed()) }
+    }
+
+    /// What a worker is in that does not come to its end, since `closed` at the latest.
+    fn on_worker(shared: &Shared, worker: usize, closed: Instant) -> Option<Self> {
+        let post = &shared.posts[worker];
+        let (id, spawned_at) = post.running()?;
+        let since_closed = closed.elapsed();
+        let (place, length) = if post.is_dropping() {
+            (Place::Destructor(worker), since_closed)
+        } else {
+            let seen = post.seen_since(shared.scheduler.cores()[worker].polling());
+            let since_seen = seen.map(|seen| Duration::from_nanos(shared.now().saturating_sub(seen)));
+            (Place::Worker(worker), since_seen.unwrap_or(since_closed).max(since_closed))
+        };
+        Some(Self { id, name: None, spawned_at, place, length })
+    }
+
     /// The task's number.
     ///
     /// # Examples
@@ -166,8 +201,8 @@ impl StuckTask {
     /// See [`ShutdownReport`].
     pub fn worker(&self) -> Option<usize> {
         match self.place {
-            Place::Worker(worker) => Some(worker),
-            Place::Nowhere | Place::Job => None,
+            Place::Worker(worker) | Place::Destructor(worker) => Some(worker),
+            Place::Nowhere | Place::Job | Place::NotStarted => None,
         }
     }
 
@@ -177,17 +212,56 @@ impl StuckTask {
     ///
     /// See [`ShutdownReport`].
     pub fn is_blocking_job(&self) -> bool {
-        matches!(self.place, Place::Job)
+        matches!(self.place, Place::Job | Place::NotStarted)
+    }
+
+    /// Whether it has started, and goes on after the shutdown has given up on it. A [blocking job](crate::spawn_blocking) that
+    /// has not is cancelled: it never runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Builder::new().max_blocking_threads(1).build()?;
+    /// let (release, blocked) = mpsc::channel::<()>();
+    /// runtime.spawn_blocking(move || blocked.recv());
+    /// runtime.spawn_blocking(|| println!("next, please")); // waits for the only thread
+    ///
+    /// let report = runtime.shutdown_timeout(Duration::from_millis(10));
+    /// let started: Vec<_> = report.stuck_tasks().iter().map(|job| job.has_started()).collect();
+    /// assert_eq!(started, [true, false]);
+    /// drop(release);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn has_started(&self) -> bool {
+        !matches!(self.place, Place::NotStarted)
     }
 }
 
 impl fmt::Display for StuckTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         describe(f, self.id, self.name(), self.spawned_at)?;
+        let length = Rounded(self.length);
         match self.place {
-            Place::Worker(worker) => write!(f, ", keeps worker {worker}"),
-            Place::Nowhere => f.write_str(", blocks in place"),
-            Place::Job => f.write_str(", is a blocking job that has not ended"),
+            Place::Worker(worker) => write!(f, ", in one poll for {length}, keeps worker {worker}"),
+            Place::Destructor(worker) => write!(f, ", in its destructor for {length}, keeps worker {worker}"),
+            Place::Nowhere => write!(f, ", blocks in place for {length}"),
+            Place::Job => write!(f, ", is a blocking job that has not ended after {length}"),
+            Place::NotStarted => f.write_str(", is a blocking job that had not started, and is cancelled"),
+        }
+    }
+}
+
+/// A duration for people: whole seconds, or milliseconds if it is less than one.
+pub(super) struct Rounded(pub(super) Duration);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            0 => write!(f, "{} ms", self.0.as_millis()),
+            seconds => write!(f, "{seconds} s"),
         }
     }
 }

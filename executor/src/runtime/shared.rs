@@ -1,10 +1,9 @@
 //! What the threads of one runtime share.
 
-use super::{Gate, Hooks, Phase, context, drop_injected};
+use super::{Fatal, Gate, Hooks, Phase, context, drop_injected};
 use crate::blocking::{Articles, Crew, Lease, Loan, Recall, Work};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
-use crate::fork::Birth;
 use crate::metrics::Meter;
 use crate::monitor::Monitor;
 use crate::parker::Parker;
@@ -12,7 +11,7 @@ use crate::registry::Registry;
 use crate::sched::{Local, Scheduler, Settings, Yielded};
 use crate::task::{Class, Id, Meta, Runnable};
 use crossbeam_utils::CachePadded;
-use giveway_io::driver::Reactor;
+use giveway_io::driver::{Birth, Reactor};
 use std::io;
 use std::panic::Location;
 use std::ptr;
@@ -39,6 +38,8 @@ pub(crate) struct Shared {
     locals: Box<[CachePadded<Private>]>,
     /// If deadlocks are looked for.
     pub(crate) deadlocks: Option<Watch>,
+    /// If a panic may end the runtime.
+    pub(crate) fatal: Option<Fatal>,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
     /// Which runtime of the process this is. Wraps after half a million.
@@ -61,9 +62,9 @@ pub(crate) struct Post {
     pub(crate) home: Parker,
     /// How many tasks are pinned to it.
     pub(crate) pinned: AtomicUsize,
-    // Twice the number of the task being polled, and one more if it is of the background, zero if none; and where it was
-    // spawned. Two plain words, written by the worker at each poll and read for reports, which tolerate a mixture of one
-    // task and the next.
+    // Twice the number of the task being polled, and one more if it is of the background, zero if none, with `DROPPED` if it
+    // is not polled but dropped; and where it was spawned. Two plain words, written by the worker at each poll and read for
+    // reports, which tolerate a mixture of one task and the next.
     running: AtomicU64,
     spawned_at: AtomicPtr<Location<'static>>,
     // How many polls there were, and how many of them of a task from the slot. Written by the worker.
@@ -72,9 +73,15 @@ pub(crate) struct Post {
     // The poll whose end the monitor wants to know, by its tick; and when that was, zero until then.
     watched: AtomicU32,
     ended_at: AtomicU64,
+    // The poll that the monitor has seen last, by its tick, and when it first saw it. Written by the monitor.
+    seen: AtomicU32,
+    seen_at: AtomicU64,
     // The thread that holds the core, as the OS calls it.
     thread: AtomicI32,
 }
+
+/// Of `Post::running`: beyond every number of a task.
+const DROPPED: u64 = 1 << 63;
 
 impl Post {
     fn new() -> Self {
@@ -90,6 +97,8 @@ impl Post {
             hand_offs: AtomicU64::new(0),
             watched: AtomicU32::new(0),
             ended_at: AtomicU64::new(0),
+            seen: AtomicU32::new(0),
+            seen_at: AtomicU64::new(0),
             thread: AtomicI32::new(0),
         }
     }
@@ -99,6 +108,12 @@ impl Post {
         // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
         self.running.store(meta.id.get() << 1 | u64::from(meta.is_background()), Relaxed);
         self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
+    }
+
+    /// The worker drops a task at the end of the runtime.
+    pub(crate) fn begin_drop(&self, meta: &Meta) {
+        self.begin(meta);
+        self.running.store(self.running.load(Relaxed) | DROPPED, Relaxed);
     }
 
     /// The worker makes a poll.
@@ -147,6 +162,23 @@ impl Post {
     /// When the watched poll has ended, if it told.
     pub(crate) fn take_end(&self) -> Option<u64> {
         Some(self.ended_at.swap(0, Relaxed)).filter(|&at| at != 0)
+    }
+
+    /// The monitor sees a poll for the first time.
+    pub(crate) fn first_seen(&self, tick: u32, now: u64) {
+        // Ordering: relaxed, here and below: what is missed is told a little less exactly.
+        self.seen.store(tick, Relaxed);
+        self.seen_at.store(now, Relaxed);
+    }
+
+    /// Since when this poll has gone on, if the monitor has seen it.
+    pub(crate) fn seen_since(&self, tick: u32) -> Option<u64> {
+        (self.seen.load(Relaxed) == tick).then(|| self.seen_at.load(Relaxed))
+    }
+
+    /// Whether the task that is running is being dropped, and not polled.
+    pub(crate) fn is_dropping(&self) -> bool {
+        self.running.load(Relaxed) & DROPPED != 0
     }
 
     /// The calling thread holds the core.
@@ -211,7 +243,7 @@ impl Post {
     pub(crate) fn running_class(&self) -> Option<(Id, Class, &'static Location<'static>)> {
         let running = self.running.load(Relaxed);
         let class = if running & 1 == 1 { Class::Background } else { Class::Foreground };
-        let id = Id::from_raw(running >> 1)?;
+        let id = Id::from_raw((running & !DROPPED) >> 1)?;
         // SAFETY: null, or a `&'static Location` stored by `begin`; a task whose id was seen has stored one.
         let location = unsafe { self.spawned_at.load(Relaxed).as_ref() }?;
         Some((id, class, location))
@@ -241,6 +273,7 @@ impl Shared {
             background_crew: Crew::new(background),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
             deadlocks: None,
+            fatal: hooks.on_task_panic.is_some().then(Fatal::default),
             hooks,
             birth: Birth::here(),
             // Ordering: relaxed; all that matters is that it is nobody else's.
@@ -286,11 +319,13 @@ impl Shared {
         let post = &self.posts[core];
         // Before the core is taken: from then on the thread that has lent it is on its own. See `blocking/hand_off.md`.
         self.gate.join();
-        let work = |(id, spawned_at)| Work { id, name: None, spawned_at, worker: Some(core) };
+        let work =
+            |(id, spawned_at)| Work { id, name: None, spawned_at, worker: Some(core), since: Some(Instant::now()) };
         self.crew.note_away(core, loan, post.running().map(work));
         let taken = post.lease.take(loan);
         if taken {
             post.end();
+            self.meter.paced.ends(core, 0);
             self.scheduler.has_returned(core);
         } else {
             self.crew.not_away(core, loan);
@@ -373,7 +408,10 @@ impl Shared {
 
     /// Queues a pinned task for its worker.
     pub(crate) fn push_pinned(&self, worker: usize, runnable: Runnable) {
-        self.unpark(self.scheduler.push_pinned(worker, runnable));
+        context::with_worker(|current| match current {
+            Some(current) if current.belongs_to(self) && current.is_home_of(worker) => current.push_pinned(runnable),
+            _ => self.unpark(self.scheduler.push_pinned(worker, runnable)),
+        });
         if self.gate.phase() != Phase::Open {
             // The worker may be in `Worker::drop_pinned`, which is where it is to be dropped.
             self.posts[worker].home.unpark();

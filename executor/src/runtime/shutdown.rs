@@ -1,10 +1,10 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file.
 
-use super::{Shared, ShutdownReport, context};
+use super::{Shared, ShutdownReport, context, waiting};
 use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::Meta;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,10 +82,10 @@ impl Gate {
     /// From closing to terminated: the registry is empty, and so is every queue, but for spawns that saw the gate open
     /// and have not pushed yet.
     pub(crate) fn terminate(&self, drop_injected: impl FnOnce()) {
-        // Ordering: the store is relaxed; the SeqCst fence behind it is the partner of the one in `after_inject`. Theirs
-        // stands between a push and a look at the phase, ours between the phase and a look at the queue: one of us
-        // sees the other's, and drops the task.
-        self.phase.store(Phase::Terminated as u8, Relaxed);
+        // Ordering: release, partner of the acquire in `phase`: who sees it sees every result (`Waiter::verdict`). The SeqCst
+        // fence behind it is the partner of the one in `after_inject`. Theirs stands between a push and a look at the phase,
+        // ours between the phase and a look at the queue: one of us sees the other's, and drops the task.
+        self.phase.store(Phase::Terminated as u8, Release);
         fence(SeqCst);
         drop_injected();
     }
@@ -106,7 +106,7 @@ impl Gate {
     }
 
     /// Waits until every worker's thread has ended, or the deadline. The workers that have not.
-    fn wait_ended(&self, deadline: Option<Instant>) -> Vec<usize> {
+    pub(super) fn wait_ended(&self, deadline: Option<Instant>) -> Vec<usize> {
         let ended = wait_while(&self.one_more_ended, self.lock_ended(), deadline, |ended| ended.contains(&false));
         (0..ended.len()).filter(|&worker| !ended[worker]).collect()
     }
@@ -146,10 +146,12 @@ pub(crate) fn drop_injected<T: PointerSized>(scheduler: &Scheduler<T>) {
 impl Shared {
     /// Closes the runtime and sends everybody to their end. Does not wait.
     pub(crate) fn close(self: &Arc<Self>) {
+        // Before the gate: who sees that closed finds that jobs are refused.
+        self.crews().iter().for_each(|crew| crew.close());
         if !self.gate.close() {
             return;
         }
-        // Ordering: SeqCst fence, partner of the one in `Worker::step_out`: either we see the loan below, or the lender sees
+        // Ordering: SeqCst fence, partner of the one in `Worker::leave_core`: either we see the loan below, or the lender sees
         // that the gate is closed.
         fence(SeqCst);
         self.scheduler.close();
@@ -157,7 +159,6 @@ impl Shared {
         self.wake_all_workers();
         self.posts.iter().for_each(|post| post.home.unpark());
         self.monitor.call();
-        self.crews().iter().for_each(|crew| crew.close(self));
         // A call may be waiting for what is queued behind it to be dropped.
         for (core, post) in self.posts.iter().enumerate() {
             if let Some(loan) = post.lease.on_loan() {
@@ -203,7 +204,7 @@ type Threads = Vec<thread::JoinHandle<()>>;
 
 /// Closes the runtime, and gives back the threads to wait for. None in a forked child: there is nothing to wake and
 /// nobody to wait for, and the handles are of threads that do not exist here.
-pub(crate) fn in_background(shared: &Arc<Shared>, threads: Threads) -> Option<Threads> {
+fn close(shared: &Arc<Shared>, threads: Threads) -> Option<Threads> {
     if shared.birth.is_elsewhere() {
         std::mem::forget(threads);
         return None;
@@ -214,25 +215,31 @@ pub(crate) fn in_background(shared: &Arc<Shared>, threads: Threads) -> Option<Th
 
 /// Shuts down and joins the threads; on one of them, without joining.
 pub(crate) fn and_join(shared: &Arc<Shared>, threads: Threads) {
-    let Some(threads) = in_background(shared, threads) else { return };
+    let Some(threads) = close(shared, threads) else { return };
     if is_one_of(shared, &threads) {
         return;
     }
+    waiting::until_ended(shared);
     for thread in threads {
         // A worker contains every panic of user code; if one of our own killed it, its message was printed.
         let _panicked = thread.join();
     }
-    for crew in shared.crews() {
-        crew.wait_ended(None);
-        for thread in crew.take_handles() {
-            let _panicked = thread.join();
-        }
+    for thread in shared.crews().iter().flat_map(|crew| crew.take_handles()) {
+        let _panicked = thread.join();
+    }
+}
+
+/// Shuts down without waiting. Blocking jobs that have no thread yet are cancelled.
+pub(crate) fn and_give_up(shared: &Arc<Shared>, threads: Threads) {
+    if let Some(_threads) = close(shared, threads) {
+        shared.crews().iter().for_each(|crew| drop(crew.give_up(shared)));
     }
 }
 
 /// Shuts down and waits until the deadline. What is stuck by then.
 pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Duration) -> ShutdownReport {
-    let Some(threads) = in_background(shared, threads) else { return ShutdownReport::clean() };
+    let Some(threads) = close(shared, threads) else { return ShutdownReport::clean() };
+    let closed = Instant::now();
     let inside = is_one_of(shared, &threads);
     let timeout = if inside { Duration::ZERO } else { timeout };
     // A timeout beyond the end of time is none.
@@ -245,8 +252,9 @@ pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Dura
         drop_unattended(shared);
         stuck = shared.gate.wait_ended(Some(Instant::now()));
     }
-    let blocked = shared.crews().map(|crew| crew.wait_ended(deadline));
-    let report = ShutdownReport::new(shared, &stuck, blocked);
+    let _in_time = shared.crews().map(|crew| crew.wait_ended(deadline));
+    let left = shared.crews().map(|crew| crew.give_up(shared));
+    let report = ShutdownReport::new(shared, &stuck, left, closed);
     if report.is_clean() {
         and_join(shared, threads);
     }

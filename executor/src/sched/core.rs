@@ -5,11 +5,12 @@
 //! when its holder blocks.
 
 use super::ring::Ring;
-use super::{INJECTOR_TICK, MAX_SLOT_STREAK, Manners, PointerSized, Slot};
+use super::turns::{InjectorTurn, InjectorTurns, QueueLength};
+use super::{MAX_SLOT_STREAK, Manners, PointerSized, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -33,9 +34,8 @@ pub(crate) struct Local<T> {
     // Where an overflow passes through; empty otherwise.
     scratch: Deque<T>,
     tick: Cell<u32>,
-    // The injector goes first at the next tick; and the last tick at which it did.
-    injector_hastened: Cell<bool>,
-    injector_served: Cell<u32>,
+    injector_turns: InjectorTurns,
+    queue_length: QueueLength,
     // The last turn was not for what waits behind a stuck core: the next one may be.
     help_turn: Cell<bool>,
     // Polls in a row that came from the slot.
@@ -61,8 +61,8 @@ impl<T> Local<T> {
             deque: Deque::new_fifo(),
             scratch: Deque::new_fifo(),
             tick: Cell::new(0),
-            injector_hastened: Cell::new(false),
-            injector_served: Cell::new(0),
+            injector_turns: InjectorTurns::default(),
+            queue_length: QueueLength::default(),
             help_turn: Cell::new(true),
             slot_streak: Cell::new(0),
             poor_visit: Cell::new(false),
@@ -107,21 +107,20 @@ impl<T> Local<T> {
         tick
     }
 
-    /// The injector is to go first soon: the holder's polls take so long that it would wait for its tick too long.
-    pub(crate) fn hasten_injector(&self) {
-        self.injector_hastened.set(true);
+    /// Something waits in the injector: is this tick its turn? `now` is in nanoseconds, by any clock.
+    pub(super) fn injector_turn(&self, tick: u32, now: u64) -> InjectorTurn {
+        self.injector_turns.next(tick, now, self.deque.len())
     }
 
-    /// Whether it goes first at this tick. Never twice in a row: what the core has itself must get its turn.
+    /// The polls of late took so long each, in nanoseconds.
+    pub(crate) fn learn_queue(&self, now: u64, poll: u64) {
+        self.queue_length.learn(now, poll.saturating_mul(self.deque.len() as u64));
+    }
+
+    /// Whether what is in the deque takes long.
     #[inline]
-    pub(super) fn takes_injector_first(&self, tick: u32) -> bool {
-        let hastened = self.injector_hastened.get() && tick.wrapping_sub(self.injector_served.get()) > 1;
-        if hastened || tick.is_multiple_of(INJECTOR_TICK) {
-            self.injector_hastened.set(false);
-            self.injector_served.set(tick);
-            return true;
-        }
-        false
+    pub(super) fn queue_is_long(&self) -> bool {
+        self.queue_length.is_long() && !self.deque.is_empty()
     }
 
     /// Whether this turn may go to what waits behind another core. Every second may.
@@ -216,6 +215,8 @@ pub(crate) struct Remote<T: PointerSized> {
     stuck_at: AtomicU32,
     // The tick of a poll that is to return at its next chance; zero for none. Set by whoever asks, cleared by the holder.
     return_asked: AtomicU32,
+    // The deque may hold something. Written by the holder: set with every push, unset when it finds the deque empty.
+    may_have_task: AtomicBool,
     // How often the holder has stolen from others, and how many tasks. Written by the holder.
     steals: AtomicU64,
     stolen: AtomicU64,
@@ -231,6 +232,7 @@ impl<T: PointerSized> Remote<T> {
             // No poll that anybody waits for: it would be the four billionth.
             stuck_at: AtomicU32::new(u32::MAX),
             return_asked: AtomicU32::new(0),
+            may_have_task: AtomicBool::new(false),
             steals: AtomicU64::new(0),
             stolen: AtomicU64::new(0),
         }
@@ -278,13 +280,20 @@ impl<T: PointerSized> Remote<T> {
         self.stuck_at.load(Acquire) == self.polling.load(Relaxed)
     }
 
-    /// Whether the deque holds something.
-    #[expect(
-        clippy::len_zero,
-        reason = "`is_empty` has a fence of its own; callers have one for all cores where they need it"
-    )]
+    /// Whether the deque holds something. Callers that must not miss a push have a fence before this: one for all cores.
     pub(crate) fn has_task(&self) -> bool {
-        self.stealer.len() != 0
+        // Ordering: relaxed. The holder says so before the fence with which it announces what it pushed (`IdleSet::announce`).
+        // The deque is asked only if that may be: the question has a fence of its own, and most cores have nothing.
+        self.may_have_task.load(Relaxed) && !self.stealer.is_empty()
+    }
+
+    /// The deque may hold something from now on, or was found empty. The holder's to say.
+    #[inline]
+    pub(super) fn set_may_have_task(&self, may: bool) {
+        // Ordering: relaxed; see `has_task`. Written only if it changes: others read the line.
+        if self.may_have_task.load(Relaxed) != may {
+            self.may_have_task.store(may, Relaxed);
+        }
     }
 
     /// The holder has stolen so many tasks.

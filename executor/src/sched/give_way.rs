@@ -193,7 +193,10 @@ impl<T: PointerSized> Scheduler<T> {
         self.arm(core);
         // Not beside an idle worker, which is about to come for what waits: the task would go to the back of this very
         // queue, and round and round with others like it.
-        if self.idle.nobody_idle() && (self.work_waits() || self.has_pinned(core)) {
+        // Nor for the inbox, if it comes from there: it has had its turn, and those that wait there would make it wait for them
+        // again and again, as it would them.
+        let inbox_waits = !core.manners().runs_pinned() && self.has_pinned(core);
+        if self.idle.nobody_idle() && (self.work_waits() || inbox_waits) {
             self.polite.interrupt_self(core.index());
         }
     }

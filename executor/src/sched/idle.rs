@@ -6,7 +6,7 @@
 //!
 //! The protocol around it is in `sleep.md`.
 
-use crate::sync::{AtomicUsize, Mutex, fence, lock};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock};
 use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
@@ -58,6 +58,8 @@ pub(crate) struct IdleSet {
     hint: CachePadded<std::sync::atomic::AtomicUsize>,
     // Last in, first out: the thread that slept the shortest has the warmest cache.
     sleepers: Mutex<Vec<usize>>,
+    // Whether each worker is in the list. Written under its lock.
+    asleep: Box<[AtomicBool]>,
     workers: usize,
     // While this is not zero yield points are told that nobody is idle, so that they ask: a poll is to return, or the
     // runtime closes. Changed under the lock of `sleepers`.
@@ -72,6 +74,7 @@ impl IdleSet {
             idle: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
             hint: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(workers)),
+            asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             workers,
             distracted: std::sync::atomic::AtomicUsize::new(0),
         }
@@ -196,6 +199,7 @@ impl IdleSet {
         let mut sleepers = lock(&self.sleepers);
         debug_assert!(!sleepers.contains(&worker), "worker {worker} sleeps twice");
         sleepers.push(worker);
+        self.asleep[worker].store(true, Relaxed);
         let change = IDLE.wrapping_sub(if searching { SEARCHING } else { 0 });
         // Ordering: AcqRel; the fence that `count_out` puts behind it is what orders it against a push.
         let before = Counts(self.counts.fetch_add(change, AcqRel));
@@ -218,6 +222,7 @@ impl IdleSet {
             return None;
         }
         let worker = sleepers.pop()?;
+        self.asleep[worker].store(false, Relaxed);
         self.idle_to_searching(1, &sleepers);
         Some(worker)
     }
@@ -229,14 +234,23 @@ impl IdleSet {
         let mut sleepers = lock(&self.sleepers);
         let Some(place) = sleepers.iter().rposition(|&sleeper| sleeper == worker) else { return false };
         sleepers.remove(place);
+        self.asleep[worker].store(false, Relaxed);
         self.idle_to_searching(1, &sleepers);
         true
+    }
+
+    /// Whether a worker is in the set. A worker that goes to sleep is, before the fence of its count-out; the caller has one too.
+    #[inline]
+    pub(super) fn is_asleep(&self, worker: usize) -> bool {
+        // Ordering: relaxed; the fences order it against what the worker looks at before it parks.
+        self.asleep[worker].load(Relaxed)
     }
 
     /// Takes every sleeper out, each counted as a searcher. The caller unparks them all.
     pub(crate) fn wake_all(&self) -> Vec<usize> {
         let mut sleepers = lock(&self.sleepers);
         let woken = std::mem::take(&mut *sleepers);
+        woken.iter().for_each(|&worker| self.asleep[worker].store(false, Relaxed));
         self.idle_to_searching(woken.len(), &sleepers);
         woken
     }

@@ -27,6 +27,7 @@ mod slot;
 mod spec_tests;
 #[cfg(all(test, not(giveway_loom)))]
 mod stepper;
+mod turns;
 mod yield_queue;
 
 pub(crate) use self::core::{Local, Quiet, Remote};
@@ -44,6 +45,7 @@ pub(crate) use yield_queue::{Entry, YieldQueue, Yielded};
 use crate::sync::AtomicBool;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::Ordering::Relaxed;
+use turns::InjectorTurn;
 
 /// A core's deque holds at most this many tasks; one more moves half of them to the injector.
 ///
@@ -54,8 +56,7 @@ pub(crate) const DEQUE_CAPACITY: usize = 256;
 pub(crate) const MAX_BATCH: usize = DEQUE_CAPACITY / 2;
 
 /// Every so many ticks at the latest a worker looks at the injector before its own queue. A prime, so that it does not fall
-/// into step with a load that repeats itself; the same one that Go uses. Sooner if its polls are long: see
-/// [`Local::hasten_injector`].
+/// into step with a load that repeats itself; the same one that Go uses. Sooner if its polls are long: see `turns.rs`.
 pub(crate) const INJECTOR_TICK: u32 = 61;
 
 /// How often in a row the slot may go before the deque.
@@ -129,13 +130,17 @@ impl<T: PointerSized> Scheduler<T> {
         &self.cores[core.index()]
     }
 
-    /// A task woken or spawned by the task that runs on `core`: it goes into the slot, and whatever was there to the
-    /// back of the deque.
+    /// A task woken or spawned by the task that runs on `core`: it goes into the slot, and what was there to the back of the
+    /// deque, or, if that takes long, of the injector.
     #[inline]
     pub(crate) fn push_woken(&self, core: &Local<T>, task: T) -> Announce {
         core.manners().disturb();
         match self.remote(core).slot.put(task) {
             None => Announce::NotNeeded,
+            Some(displaced) if core.queue_is_long() => {
+                self.injector.push(displaced);
+                Announce::Owed
+            }
             Some(displaced) => {
                 self.push_back(core, displaced);
                 Announce::Owed
@@ -159,6 +164,7 @@ impl<T: PointerSized> Scheduler<T> {
             self.overflow(core);
         }
         core.deque().push(task);
+        self.remote(core).set_may_have_task(true);
     }
 
     #[cold]
@@ -171,19 +177,21 @@ impl<T: PointerSized> Scheduler<T> {
         self.injector.push_batch(first.into_iter().chain(rest));
     }
 
-    /// Steps 1 to 3 of the order: injector every 61st tick or sooner, slot and deque, injector.
+    /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector. No time passes here.
     pub(crate) fn next(&self, core: &Local<T>) -> Option<(T, Source)> {
-        self.next_local(core)
+        self.next_local(core, || 0)
             .or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
             .or_else(|| self.take_pinned(core))
     }
 
-    /// Steps 1 and 2: what a worker takes without looking further than its own core, but for every 61st time, or when
-    /// another is stuck. A turn, whatever comes of it: the tick is the number of the poll.
+    /// Steps 1 and 2: what a worker takes without looking further than its own core, but for the turns of the injector, or
+    /// when another is stuck. A turn, whatever comes of it: the tick is the number of the poll. `now` is asked for only if
+    /// something waits in the injector.
     #[inline]
-    pub(crate) fn next_local(&self, core: &Local<T>) -> Option<(T, Source)> {
-        if core.takes_injector_first(core.advance_tick())
-            && let Some(task) = self.take_injected(core)
+    pub(crate) fn next_local(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<(T, Source)> {
+        let tick = core.advance_tick();
+        if !self.injector.is_empty()
+            && let Some(task) = self.take_injected_first(core, tick, now())
         {
             return Some((task, Source::Queue));
         }
@@ -203,11 +211,23 @@ impl<T: PointerSized> Scheduler<T> {
             return self.take_pinned(core);
         }
         core.set_inbox_turn(true);
-        let task = core.deque().pop().or_else(|| self.remote(core).slot.take());
+        let task = core.deque().pop().or_else(|| {
+            self.remote(core).set_may_have_task(false);
+            self.remote(core).slot.take()
+        });
         match task {
             Some(task) => Some((task, Source::Queue)),
             None if pinned => self.take_pinned(core),
             None => None,
+        }
+    }
+
+    #[cold]
+    fn take_injected_first(&self, core: &Local<T>, tick: u32, now: u64) -> Option<T> {
+        match core.injector_turn(tick, now) {
+            InjectorTurn::Not => None,
+            InjectorTurn::One => self.injector.take_one(),
+            InjectorTurn::Share => self.take_injected(core),
         }
     }
 
@@ -220,6 +240,7 @@ impl<T: PointerSized> Scheduler<T> {
         let task = self.injector.take_share(self.cores.len(), MAX_BATCH.min(room), core.deque())?;
         core.set_poor_visit(core.deque().len() + 1 < POOR_VISIT);
         if !core.deque().is_empty() {
+            self.remote(core).set_may_have_task(true);
             core.set_unannounced(Quiet::Work);
         }
         Some(task)
@@ -304,6 +325,7 @@ impl<T: PointerSized> Scheduler<T> {
         // owner pops with a fetch-add on the same word, so a batch can never reach past what is there.
         let before = core.deque().len();
         let task = core::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))?;
+        self.remote(core).set_may_have_task(true);
         // Somebody may have stolen from us meanwhile.
         self.remote(core).count_steal(core.deque().len().saturating_sub(before) + 1);
         Some(task)
@@ -333,6 +355,12 @@ impl<T: PointerSized> Scheduler<T> {
     /// worker, and by others once that worker is stuck.
     pub(crate) fn anything_queued(&self) -> bool {
         self.foreground_queued() || !self.yielded.is_empty()
+    }
+
+    /// Whether any queue holds something that a thread has announced, or is about to. A slot is not announced by the task
+    /// that fills it, also if its worker is stuck.
+    pub(crate) fn anything_announced(&self) -> bool {
+        !self.injector.is_empty() || !self.yielded.is_empty() || self.cores.iter().any(|core| core.has_task())
     }
 
     /// Whether a polite task is to give way: something waits in any queue but the yield queue, or behind a stuck worker,

@@ -12,9 +12,9 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn push_pinned(&self, worker: usize, task: T) -> Option<usize> {
         self.cores()[worker].inbox.push(task);
         // Ordering: SeqCst fence, partner of the one in `PoliteSet::arm`: a worker that begins something polite looks at its
-        // inbox after its own. One that goes to sleep has taken the lock of the idle set first, as `remove` does here.
+        // inbox after its own. And of the one in `IdleSet::count_out`: a worker that goes to sleep does so too.
         fence(SeqCst);
-        if self.idle.remove(worker) {
+        if self.idle.is_asleep(worker) && self.idle.remove(worker) {
             return Some(worker);
         }
         if self.idle.nobody_idle() {
@@ -24,6 +24,13 @@ impl<T: PointerSized> Scheduler<T> {
             self.ask_to_yield(worker);
         }
         None
+    }
+
+    /// Queues a pinned task from the very worker that is to run it. The task that runs there is to give way at its next yield
+    /// point, if it can, whoever is idle: the caller sees to it that the yield point asks.
+    pub(crate) fn push_pinned_here(&self, core: &Local<T>, task: T) {
+        self.remote(core).inbox.push(task);
+        core.manners().disturb();
     }
 
     /// Queues a pinned task whose poll has just returned here. `gives_way`: after everything else that is queued.

@@ -12,6 +12,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
+/// What a panic said, if its payload is text.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> Option<&str> {
+    payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}
+
 /// Runs user code and hands back the payload if it panics.
 ///
 /// # Unwind safety

@@ -1,6 +1,6 @@
 //! Why a task has no output.
 
-use super::{Id, Meta, Payload, describe};
+use super::{Id, Meta, Payload, describe, panic_message};
 use std::any::Any;
 use std::fmt;
 use std::panic::Location;
@@ -50,8 +50,7 @@ impl JoinError {
 
     fn message(&self) -> Option<&str> {
         let Reason::Panicked(payload) = &self.0.reason else { return None };
-        let payload: &(dyn Any + Send) = &**payload;
-        payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        panic_message(&**payload)
     }
 
     /// Whether the task was aborted, or dropped with its runtime.

@@ -28,7 +28,7 @@ pub use crate::host::{should_yield, yield_now_if_busy};
 pub use crate::pinned::spawn_pinned;
 pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
-pub(crate) use contain::{Payload, contain, drop_contained};
+pub(crate) use contain::{Payload, contain, drop_contained, panic_message};
 pub(crate) use future::{allocate, allocate_with, refuse, with_polled};
 pub(crate) use mark::{Mark, Place};
 pub(crate) use meta::{InPlace, Meta, Runnable};
@@ -55,7 +55,8 @@ pub(crate) fn describe(
 /// Spawns a future as a task of the current runtime.
 ///
 /// The current runtime is the one whose task or [`block_on`](crate::block_on) this is called from, or which the
-/// thread has [entered](crate::Handle::enter); anywhere else it is the default runtime, started at first use. The
+/// thread has [entered](crate::Handle::enter); anywhere else it is the default runtime: that of
+/// `#[giveway::main]` while it runs, otherwise one that is [started at first use](crate::block_on). The
 /// task starts at once, whether the handle is awaited or not, on any worker, and moves between workers at will.
 ///
 /// In which order tasks run is not promised. A task that spawns several on its own worker mostly sees the last one run

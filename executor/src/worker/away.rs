@@ -7,6 +7,7 @@ use crate::runtime::{Phase, Shared, context};
 use giveway_budget::{exhaust, without_budget};
 use giveway_io::driver;
 use giveway_yield::host::renew_signs;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Instant;
@@ -17,14 +18,7 @@ pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
         return;
     }
     let worker = Worker::new(shared.clone(), core, false);
-    let mut stop = Stop::Closed;
-    worker.at_work(|| {
-        stop = worker.run_tasks();
-        if let Stop::Closed = stop {
-            worker.drop_tasks();
-        }
-    });
-    match stop {
+    match worker.at_work(|| ()) {
         Stop::Closed => {
             worker.tally().rest(shared.now());
             shared.gate.core_ended(core);
@@ -64,25 +58,35 @@ impl Worker {
             // The idle one is to have it. (With nobody idle it is the stand-in's.)
             self.shared.unpark(scheduler.hand_over_slot(self.core()));
         }
-        let loan = self.step_out();
-        let back = ComeBack { worker: self, loan, site, since };
-        match expect {
-            Expect::Short => {}
-            Expect::Unknown => self.shared.monitor.watch_calls(),
-            Expect::Long => self.about_to_wait(),
-        }
-        let result = without_budget(f);
-        drop(back);
-        result
-    }
-
-    #[inline]
-    fn step_out(&self) -> Loan {
         let (id, class) = (self.running_id().expect("a task runs here"), self.class());
         self.left_tick.set(self.core().tick());
         self.left_asked.set(self.core().manners().times_asked());
-        driver::step_out();
-        context::step_out(id, class);
+        // The thread stops being what it is for others before the core is to be had (L1 of `hand_off.md`), and is it again
+        // only if it has the core again. `Cell`s: the two ends are closures, and the second also runs if `f` panics.
+        let (loan, kept) = (Cell::new(None), Cell::new(false));
+        let call = || {
+            loan.set(Some(self.leave_core()));
+            match expect {
+                Expect::Short => {}
+                Expect::Unknown => self.shared.monitor.watch_calls(),
+                Expect::Long => self.about_to_wait(),
+            }
+            without_budget(f)
+        };
+        let come_back = || {
+            kept.set(loan.get().is_none_or(|loan| self.take_core_back(loan)));
+            if let (Some(site), true) = (site, since.is_some() || !kept.get()) {
+                // Without a time it was trusted to be short, and the monitor has come by twice.
+                site.learn(since.is_none_or(|since| since.elapsed() > LONG));
+            }
+            kept.get()
+        };
+        context::away(self, id, class, || driver::lend(call, come_back), || kept.get())
+    }
+
+    /// Lets others have the core (L2).
+    #[inline]
+    fn leave_core(&self) -> Loan {
         let loan = self.post().lease.lend();
         self.hold.set(Hold::Lent(loan));
         self.offered.set(false);
@@ -95,13 +99,12 @@ impl Worker {
         loan
     }
 
+    /// Takes the core back, if it is still there (L4).
     #[inline]
-    fn step_in(&self, loan: Loan) -> bool {
+    fn take_core_back(&self, loan: Loan) -> bool {
         let kept = self.post().lease.take(loan);
         if kept {
             self.hold.set(Hold::Core);
-            context::step_in(self);
-            driver::step_in();
         } else {
             self.lost(loan);
         }
@@ -143,7 +146,6 @@ impl Worker {
 
     /// A poll that has lost its core is over, and its task is where it belongs.
     pub(super) fn poll_ended_away(&self, loan: Loan) {
-        context::poll_ended();
         self.shared.crew.poll_ended(self.index, loan);
         self.shared.leave_after_poll(|| {
             if self.home {
@@ -199,43 +201,7 @@ impl Worker {
             }
             post.home.park();
         }
-        post.bind();
         self.hold.set(Hold::Core);
-        self.core().set_at_home(true);
-        context::step_in(self);
-        driver::step_in_anew();
-        renew_signs();
         true
-    }
-}
-
-/// The blocking call is over, or has panicked.
-struct ComeBack<'a> {
-    worker: &'a Worker,
-    loan: Loan,
-    site: Option<&'static Site>,
-    // When it began, if it is timed.
-    since: Option<Instant>,
-}
-
-impl Drop for ComeBack<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        let kept = self.worker.step_in(self.loan);
-        if self.since.is_some() || !kept {
-            self.learn();
-        }
-    }
-}
-
-impl ComeBack<'_> {
-    #[cold]
-    fn learn(&self) {
-        let Some(site) = self.site else { return };
-        match self.since {
-            Some(since) => site.learn(since.elapsed() > LONG),
-            // Trusted, and the monitor has come by twice.
-            None => site.learn(true),
-        }
     }
 }

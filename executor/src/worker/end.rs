@@ -68,7 +68,7 @@ impl Worker {
         let steal = || scheduler.steal(self.core(), SEARCH_ROUNDS - 1, true);
         let next = || scheduler.next(self.core()).map(|(task, _)| task);
         while let Some(task) = next().or_else(steal).or_else(|| scheduler.take_global()) {
-            self.post().begin(task.metadata());
+            self.post().begin_drop(task.metadata());
             drop(task);
             self.post().end();
         }

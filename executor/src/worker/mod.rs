@@ -15,7 +15,8 @@ pub(crate) use away::stand_in;
 use crate::blocking::Loan;
 use crate::metrics::{Sampler, Tally};
 use crate::runtime::{PanicPolicy, Post, Shared, context};
-use crate::sched::{Announce, INJECTOR_TICK, Local, Way, Yielded};
+use crate::sched::{Announce, Local, Way, Yielded};
+use crate::stopwatch::Stopwatch;
 use crate::task::{Class, Id, Mark, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::OPERATIONS;
@@ -64,8 +65,8 @@ pub(crate) struct Worker {
     budget_left: Cell<u8>,
     // How many operations a task of the background gets at a time.
     ration: Cell<u8>,
-    // After how many polls it looks at the reactor and the injector, how many of them are left, and since when it counts, by
-    // the runtime's clock: since the last look, unless it has slept meanwhile.
+    // After how many polls it looks at the reactor, how many of them are left, and since when it counts, by the runtime's
+    // clock: since the last look, unless it has slept meanwhile.
     polls_a_look: Cell<u32>,
     polls_to_look: Cell<u32>,
     counting_since: Cell<Option<u64>>,
@@ -78,8 +79,8 @@ pub(crate) struct Worker {
     offered: Cell<bool>,
     // Which of the tasks that become runnable here are timed.
     sampler: Sampler,
-    // Since when the poll of a paced task goes on, or since when it was told how long it takes.
-    paced_since: Cell<u64>,
+    // Times the poll of a paced task: from its beginning, or from the last time that it was told how long it takes.
+    paced: Stopwatch,
     // Whether the code that runs may lend the core: a task's, and not a waker's or a destructor's that the worker itself
     // calls while it has the core in its hands.
     may_lend: Cell<bool>,
@@ -89,25 +90,22 @@ pub(crate) struct Worker {
 pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let worker = Worker::new(shared, index, true);
     worker.post().home.bind();
-    let mut away = None;
-    worker.at_work(|| {
-        worker.shared.hooks.thread_started();
-        loop {
-            match worker.run_tasks() {
-                Stop::Closed => return worker.drop_tasks(),
-                Stop::Lost(loan) => {
-                    worker.poll_ended_away(loan);
-                    if !worker.reclaim() {
-                        worker.drop_pinned();
-                        away = Some(loan);
-                        return;
-                    }
-                    worker.shared.crew.forget_away(index, loan);
+    let mut stop = worker.at_work(|| worker.shared.hooks.thread_started());
+    let away = loop {
+        match stop {
+            Stop::Closed => break None,
+            Stop::Lost(loan) => {
+                worker.poll_ended_away(loan);
+                if !worker.reclaim() {
+                    worker.drop_pinned();
+                    break Some(loan);
                 }
-                Stop::GivenBack => unreachable!("a home thread gives its core to nobody"),
+                worker.shared.crew.forget_away(index, loan);
+                stop = worker.at_work(|| ());
             }
+            Stop::GivenBack => unreachable!("a home thread gives its core to nobody"),
         }
-    });
+    };
     // In the runtime, but not a worker any more: a task that the hook wakes must go to those that still are.
     let inside = context::Entered::new(worker.shared.clone());
     worker.shared.hooks.thread_stopping();
@@ -164,7 +162,7 @@ pub(crate) fn task_panicked(meta: &Meta, payload: &(dyn Any + Send)) {
     let shared = unsafe { meta.runtime() };
     match shared.hooks.task_panicked(meta, payload) {
         PanicPolicy::Continue => {}
-        PanicPolicy::Shutdown => shared.close(),
+        PanicPolicy::Shutdown => shared.close_after_panic(meta, payload),
         PanicPolicy::Abort => std::process::abort(),
     }
 }
@@ -182,27 +180,36 @@ impl Worker {
             searching: Cell::new(false),
             budget_left: Cell::new(OPERATIONS),
             ration: Cell::new(OPERATIONS),
-            polls_a_look: Cell::new(INJECTOR_TICK),
-            polls_to_look: Cell::new(INJECTOR_TICK),
+            polls_a_look: Cell::new(1),
+            polls_to_look: Cell::new(1),
             counting_since: Cell::new(None),
             ready: RefCell::new(Vec::new()),
             left_tick: Cell::new(0),
             left_asked: Cell::new(0),
             offered: Cell::new(false),
             sampler: Sampler::new(index as u32),
-            paced_since: Cell::new(0),
+            paced: Stopwatch::new(),
             may_lend: Cell::new(false),
         }
     }
 
-    /// Runs `f` with this as the worker of the calling thread, for all who may ask.
-    fn at_work(&self, f: impl FnOnce()) {
+    /// The time for which this thread holds the core: runs tasks until there is a reason to stop, with this as the worker of
+    /// the calling thread for all who may ask. Calls `begin` first. If the runtime closes, drops what is left.
+    fn at_work(&self, begin: impl FnOnce()) -> Stop {
         self.post().bind();
         self.core().set_at_home(self.home);
         giveway_io::driver::sleep_precisely();
+        let work = || {
+            begin();
+            let stop = self.run_tasks();
+            if let Stop::Closed = stop {
+                self.drop_tasks();
+            }
+            stop
+        };
         context::on_worker(self, || {
-            giveway_io::driver::enter(&self.shared.reactor, self.index, || self.with_yield_points(f));
-        });
+            giveway_io::driver::enter(&self.shared.reactor, self.index, || self.with_yield_points(work))
+        })
     }
 
     #[inline]
@@ -303,7 +310,19 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn time(&self, meta: &Meta) {
-        meta.set_mark(self.shared.meter.time(&self.sampler, self.index, self.shared.now()));
+        meta.set_mark(self.shared.meter.time(&self.sampler, self.index, meta, self.shared.now()));
+    }
+
+    /// Whether this is the home thread of that core, and holds it.
+    pub(crate) fn is_home_of(&self, core: usize) -> bool {
+        self.home && self.index == core
+    }
+
+    /// A task that is pinned here becomes runnable on this very worker: it is awake, and nobody has to be told.
+    pub(crate) fn push_pinned(&self, runnable: Runnable) {
+        self.shared.scheduler.push_pinned_here(self.core(), runnable);
+        // A polite task that runs here goes on while somebody is idle, who cannot help: its next yield point asks.
+        giveway_yield::host::ask_once();
     }
 
     /// A pinned task goes to the back of its inbox: also if it gives way, but then after everything else.

@@ -50,9 +50,9 @@ impl Worker {
         self.shared.reactor.wants_turn() && self.take_turn()
     }
 
-    /// Every so many polls, a look beyond the worker's own queue: at the reactor, unless somebody has looked just now, and at
-    /// the injector. How many is for the clock to say: a worker with short polls comes by every few microseconds, and one
-    /// with long ones would leave both alone for a second.
+    /// A look at the reactor every few polls, unless another thread has looked just now. After how many is for the clock to say:
+    /// a worker with short polls comes by every few microseconds, and one with long ones would leave it alone for a second. At
+    /// first after each.
     #[inline]
     pub(super) fn look_beyond_now_and_then(&self) {
         let left = self.polls_to_look.get();
@@ -68,6 +68,8 @@ impl Worker {
         let (reactor, interval) = (&self.shared.reactor, self.core().manners().pace.reactor_interval());
         let now = self.shared.now();
         let busy_for = self.counting_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
+        let mut polls = self.polls_a_look.get();
+        self.core().learn_queue(now, busy_for / u64::from(polls));
         let mut alone = 0;
         if reactor.has_anything_for(self.index()) {
             alone = now.saturating_sub(reactor.looked_at());
@@ -75,9 +77,7 @@ impl Worker {
                 self.take_turn();
             }
         }
-        self.core().hasten_injector();
         // Some hundred microseconds: a look is half of one.
-        let mut polls = self.polls_a_look.get();
         match alone.max(busy_for) / interval.max(1) {
             ..4 => polls = (polls * 2).min(INJECTOR_TICK),
             late @ 13.. => polls = (u64::from(polls) * 8 / late).max(1) as u32,

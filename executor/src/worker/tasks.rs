@@ -1,10 +1,9 @@
 //! The loop of a worker: what it runs next, and how.
 
 use super::{Hold, Stop, Worker, spin};
-use crate::metrics::Waited;
-use crate::runtime::Phase;
+use crate::runtime::{Phase, context};
 use crate::sched::{Entry, Source, Yielded};
-use crate::task::{Class, Mark, Meta, Runnable, with_polled};
+use crate::task::{Mark, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::paced_poll_begins;
 
@@ -46,7 +45,7 @@ impl Worker {
     #[inline]
     pub(super) fn next(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
-        let found = self.overdue().or_else(|| scheduler.next_local(self.core()));
+        let found = self.overdue().or_else(|| scheduler.next_local(self.core(), || self.shared.now()));
         let found = found.or_else(|| {
             if self.core().take_poor_visit() && scheduler.yielded.is_empty() {
                 spin(GATHER_SPINS);
@@ -76,7 +75,12 @@ impl Worker {
         if let Some(began) = began
             && self.hold.get() == Hold::Core
         {
-            self.tally().polled(self.shared.now().saturating_sub(began));
+            let took = self.shared.now().saturating_sub(began);
+            self.tally().polled(took);
+            if took > self.core().manners().pace.reactor_interval() {
+                // Long, so the count of polls says nothing.
+                self.polls_to_look.set(1);
+            }
         }
     }
 
@@ -84,8 +88,12 @@ impl Worker {
     #[inline(always)]
     fn poll_now(&self, task: Runnable, source: Source, swapped: bool) {
         let (scheduler, post, meta) = (&self.shared.scheduler, self.post(), task.metadata());
-        scheduler.begin_poll(self.core(), source, meta.is_background(), swapped);
         self.core().manners().set_pinned(meta.is_pinned());
+        scheduler.begin_poll(self.core(), source, meta.is_background(), swapped);
+        if meta.is_pinned() {
+            // A guard that it holds across an await, which only a task that stays on its thread can.
+            context::come_back_to_entered(Some(meta.id));
+        }
         post.begin(meta);
         post.count_poll();
         if meta.is_paced() {
@@ -106,8 +114,10 @@ impl Worker {
                 giveway_budget::remaining()
             })
         });
+        context::leave_entered();
         if self.hold.get() != Hold::Core {
             // The rest is for another to do.
+            self.paced.reset();
             return;
         }
         // A poll that was cut short has not spent its budget: the slot's task, which is what it was cut short for, starts
@@ -116,6 +126,9 @@ impl Worker {
         self.budget_left.set(if cut_short { OPERATIONS } else { left.unwrap_or(0) });
         if rationed && left == Some(0) {
             self.adapt_ration();
+        }
+        if self.paced.is_running() {
+            self.end_paced();
         }
         post.end();
         if post.is_watched(self.core().tick()) {
@@ -129,20 +142,32 @@ impl Worker {
 
     /// A task that is timed is about to be polled: when that is.
     fn begin_timed(&self, meta: &Meta, mark: Mark, number: u16, source: Source) -> u64 {
-        let (since, now) = (self.shared.meter.stamps.take(number), self.shared.now());
-        let class = if meta.is_background() { Class::Background } else { Class::Foreground };
         let gave_way = mark.is_swapped() || matches!(source, Source::Yielded | Source::Overdue);
-        let why = if gave_way { Waited::GaveWay } else { Waited::Turn };
-        self.tally().waited(class, why, now.saturating_sub(since));
-        self.shared.meter.tell_time(now);
+        let now = self.shared.now();
+        self.shared.meter.begin_timed(self.index, meta, number, gave_way, now);
         now
     }
 
     /// A paced task is about to be polled.
     #[cold]
     fn begin_paced(&self) {
-        self.paced_since.set(self.shared.now());
+        self.start_paced(self.shared.now());
         paced_poll_begins();
+    }
+
+    /// The poll of a paced task is over, and had the core to its end.
+    #[cold]
+    fn end_paced(&self) {
+        let lap = self.paced.stop(self.shared.now());
+        self.shared.meter.paced.ends(self.index, lap.cpu);
+    }
+
+    /// A stretch of a paced task begins.
+    fn start_paced(&self, now: u64) {
+        self.paced.start(now);
+        if self.hold.get() == Hold::Core {
+            self.shared.meter.paced.begins(self.index, now);
+        }
     }
 
     /// How long the poll of a paced task has gone on, since it began or since the last time this was asked; zero if it was not
@@ -151,10 +176,14 @@ impl Worker {
         with_polled(|task| match task {
             None => 0,
             Some(task) => {
-                let since = self.paced_since.replace(now);
-                let timed = task.is_paced();
+                // Zero, if this is the first time.
+                let lap = self.paced.stop(now);
                 task.set_paced();
-                if timed { now.saturating_sub(since) } else { 0 }
+                if self.hold.get() == Hold::Core {
+                    self.shared.meter.paced.ends(self.index, lap.cpu);
+                }
+                self.start_paced(now);
+                lap.wall
             }
         })
     }

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 /// What can be turned into socket addresses: an address, several, or a name with a port.
 ///
-/// Addresses, also as text, are there at once. Names are looked up on a thread of their own, never on a worker. The trait
-/// cannot be implemented elsewhere.
+/// Addresses, also as text, are there at once. Names are looked up on threads of their own, eight at most for the
+/// process: never on a worker, nor on a blocking thread of a runtime. The trait cannot be implemented elsewhere.
 ///
 /// # Errors
 ///

@@ -1,46 +1,24 @@
 //! Looking up names, which the system can only do by blocking.
 //!
-//! A runtime lends its blocking threads for it ([`set_blocking`]). Where there is none a few of our own do it, started when
-//! there is something to look up and gone when there is not.
+//! Look-ups have a few threads of their own, for the whole process: jobs of the user's that fill the blocking threads of a
+//! runtime delay no connection, and a slow name server delays no job. A thread is started when there is something to look up
+//! and ends when there is not. A runtime that is dropped does not wait for them: an answer that nobody waits for is dropped.
 
 use super::addr::Addrs;
+use crate::current;
+use crate::fork::{self, Birth};
+use crate::reactor::{Reactor, wake_all};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// How many look-ups run at once. The others wait in line: a slow name server must not fill the machine with threads.
 const THREADS: usize = 8;
-
-/// Runs a function on a thread that may block, or drops it.
-pub type Blocking = fn(Box<dyn FnOnce() + Send>);
-
-static BLOCKING: OnceLock<Blocking> = OnceLock::new();
-
-/// Says where to run what blocks. The first call counts.
-///
-/// # Examples
-///
-/// ```
-/// use giveway::net::UdpSocket;
-/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-///
-/// static JOBS: AtomicUsize = AtomicUsize::new(0);
-/// giveway_io::driver::set_blocking(|job| {
-///     JOBS.fetch_add(1, Relaxed);
-///     std::thread::spawn(job);
-/// });
-/// giveway::block_on(UdpSocket::bind("localhost:0"))?;
-/// assert_eq!(JOBS.load(Relaxed), 1);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn set_blocking(blocking: Blocking) {
-    let _first = BLOCKING.set(blocking);
-}
 
 /// What is to be looked up.
 #[derive(Debug)]
@@ -62,18 +40,38 @@ impl Name {
 
 /// Looks up a name on another thread. Starts at once, whether it is polled or not.
 pub(crate) fn look_up(name: Name) -> LookUp {
-    let slot = Arc::new(Mutex::new(Slot::default()));
-    let job = Job { name, slot: slot.clone() };
-    match BLOCKING.get() {
-        Some(blocking) => blocking(Box::new(move || job.run())),
-        None => submit(job),
+    let awaited = current::with(|reactor, _| Awaited::new(reactor)).ok();
+    let look_up = LookUp::new(awaited);
+    submit(Job { name, slot: look_up.slot.clone() });
+    look_up
+}
+
+/// Has the reactor know that something will wake its tasks, for whoever looks for deadlocks.
+#[derive(Debug)]
+struct Awaited(Arc<Reactor>);
+
+impl Awaited {
+    fn new(reactor: &Arc<Reactor>) -> Self {
+        // Ordering: relaxed. A worker that goes to sleep after this takes a lock that whoever looks for deadlocks takes next.
+        reactor.look_ups.fetch_add(1, Relaxed);
+        Self(reactor.clone())
     }
-    LookUp(slot)
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        // Ordering: release, partner of the acquire in `is_waited_for`: who sees this sees the wake-up before it.
+        self.0.look_ups.fetch_sub(1, Release);
+    }
 }
 
 /// The future of [`look_up`]. Dropped before its turn has come, it is not looked up.
 #[derive(Debug)]
-pub struct LookUp(Arc<Mutex<Slot>>);
+pub struct LookUp {
+    slot: Arc<Mutex<Slot>>,
+    // The process whose thread answers.
+    birth: Birth,
+}
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -81,22 +79,51 @@ struct Slot {
     // There was one, whether it was taken or not.
     answered: bool,
     waker: Option<Waker>,
+    // Until there is an answer, or nobody waits for it.
+    awaited: Option<Awaited>,
+}
+
+impl LookUp {
+    fn new(awaited: Option<Awaited>) -> Self {
+        let slot = Slot { awaited, ..Slot::default() };
+        Self { slot: Arc::new(Mutex::new(slot)), birth: Birth::here() }
+    }
 }
 
 impl Future for LookUp {
     type Output = io::Result<Addrs>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut slot = lock(&self.0);
+        if self.birth.is_elsewhere() {
+            return Poll::Ready(Err(fork::no_threads()));
+        }
+        // Cloned before the lock is taken, and the old one dropped after it is released: both are the user's code.
+        let mut waker = Some(cx.waker().clone());
+        let mut slot = lock(&self.slot);
         match slot.answer.take() {
-            Some(answer) => Poll::Ready(answer.map(Addrs::many)),
+            Some(answer) => {
+                drop(slot);
+                Poll::Ready(answer.map(Addrs::many))
+            }
             None => {
-                match &mut slot.waker {
-                    Some(waker) => waker.clone_from(cx.waker()),
-                    none => *none = Some(cx.waker().clone()),
-                }
+                std::mem::swap(&mut slot.waker, &mut waker);
+                drop(slot);
+                drop(waker);
                 Poll::Pending
             }
+        }
+    }
+}
+
+impl Drop for LookUp {
+    fn drop(&mut self) {
+        // In the child of a fork a thread that is not there may hold the lock.
+        if !self.birth.is_elsewhere() {
+            // Here, not on the thread that comes to the job: it is the user's code.
+            let mut slot = lock(&self.slot);
+            let left = (slot.waker.take(), slot.awaited.take());
+            drop(slot);
+            drop(left);
         }
     }
 }
@@ -109,28 +136,28 @@ struct Job {
 
 impl Job {
     fn run(self) {
-        // Nobody else has the slot: the future is gone.
+        // Otherwise nobody else has the slot: the future is gone.
         if Arc::strong_count(&self.slot) > 1 {
             self.answer(self.name.look_up());
         }
     }
 
     fn answer(&self, answer: io::Result<Vec<SocketAddr>>) {
-        let waker = {
+        let (waker, awaited) = {
             let mut slot = lock(&self.slot);
             slot.answered = true;
             slot.answer = Some(answer);
-            slot.waker.take()
+            (slot.waker.take(), slot.awaited.take())
         };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        // A panic of it stays here: this thread has others to serve.
+        wake_all(&mut Vec::from_iter(waker));
+        drop(awaited);
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Nobody came to it: the runtime was shut down, or the system gave no thread.
+        // Nobody came to it.
         if !lock(&self.slot).answered {
             self.answer(Err(io::Error::other("the name was not looked up: there was no thread to do it")));
         }
@@ -141,17 +168,29 @@ impl Drop for Job {
 struct Line {
     jobs: VecDeque<Job>,
     threads: usize,
+    // The process that they belong to, once there were any.
+    birth: Option<Birth>,
 }
 
-static LINE: Mutex<Line> = Mutex::new(Line { jobs: VecDeque::new(), threads: 0 });
+static LINE: Mutex<Line> = Mutex::new(Line::new());
+
+impl Line {
+    const fn new() -> Self {
+        Self { jobs: VecDeque::new(), threads: 0, birth: None }
+    }
+}
 
 fn submit(job: Job) {
     let mut line = lock(&LINE);
-    if line.threads == THREADS {
-        line.jobs.push_back(job);
-        return;
+    if line.birth.is_none_or(Birth::is_elsewhere) {
+        // The parent's threads are not here; and its jobs wake tasks that nobody runs.
+        std::mem::forget(std::mem::replace(&mut *line, Line::new()));
+        line.birth = Some(Birth::here());
     }
     line.jobs.push_back(job);
+    if line.threads == THREADS {
+        return;
+    }
     line.threads += 1;
     let Err(error) = std::thread::Builder::new().name("giveway-resolve".into()).spawn(work) else { return };
     line.threads -= 1;
@@ -176,8 +215,7 @@ fn work() {
             };
             job
         };
-        // A waker is the user's code. The thread has others to serve.
-        let _panicked = catch_unwind(AssertUnwindSafe(|| job.run()));
+        job.run();
     }
 }
 
@@ -190,6 +228,86 @@ mod tests {
     use super::*;
     use futures::executor::block_on;
     use futures::future::join_all;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::task::{RawWaker, RawWakerVTable};
+
+    /// A waker whose code needs the lock of the look-up that it waits for.
+    struct Intruder {
+        slot: Arc<Mutex<Slot>>,
+        // How often its code ran, and how often it found the lock taken.
+        calls: AtomicUsize,
+        locked_out: AtomicUsize,
+    }
+
+    impl Intruder {
+        const VTABLE: RawWakerVTable = RawWakerVTable::new(
+            |this| {
+                // SAFETY: the pointer is of an `Arc`, of which the waker that is being cloned has a count.
+                unsafe { &*this.cast::<Self>() }.intrude();
+                // SAFETY: as above.
+                unsafe { Arc::increment_strong_count(this.cast::<Self>()) };
+                RawWaker::new(this, &Self::VTABLE)
+            },
+            |this| {
+                // SAFETY: the waker's own count, which it gives up.
+                unsafe { Arc::from_raw(this.cast::<Self>()) }.intrude();
+            },
+            // SAFETY: the pointer is of an `Arc`, of which the waker has a count.
+            |this| unsafe { &*this.cast::<Self>() }.intrude(),
+            |this| {
+                // SAFETY: the waker's own count, which it gives up.
+                unsafe { Arc::from_raw(this.cast::<Self>()) }.intrude();
+            },
+        );
+
+        fn intrude(&self) {
+            self.calls.fetch_add(1, SeqCst);
+            self.locked_out.fetch_add(usize::from(self.slot.try_lock().is_err()), SeqCst);
+        }
+
+        fn waker(self: &Arc<Self>) -> Waker {
+            let raw = RawWaker::new(Arc::into_raw(self.clone()).cast(), &Self::VTABLE);
+            // SAFETY: the functions above keep the contract of a waker, around the counts of an `Arc`.
+            unsafe { Waker::from_raw(raw) }
+        }
+    }
+
+    #[test]
+    fn wakers_are_cloned_dropped_and_woken_without_the_lock() {
+        let mut look_up = LookUp::new(None);
+        let slot = look_up.slot.clone();
+        let [first, second] = [(); 2].map(|()| {
+            let [calls, locked_out] = [(); 2].map(|()| AtomicUsize::new(0));
+            Arc::new(Intruder { slot: slot.clone(), calls, locked_out })
+        });
+        for intruder in [&first, &first, &second] {
+            let waker = intruder.waker();
+            assert!(Pin::new(&mut look_up).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        Job { name: Name::Whole("127.0.0.1:7".into()), slot }.run();
+        assert!(Pin::new(&mut look_up).poll(&mut Context::from_waker(&second.waker())).is_ready());
+        for intruder in [first, second] {
+            assert!(intruder.calls.load(SeqCst) >= 3, "cloned, and dropped or woken");
+            assert_eq!(intruder.locked_out.load(SeqCst), 0, "a waker's code runs under the lock of the look-up");
+            assert_eq!(Arc::strong_count(&intruder), 1, "no waker is left behind");
+        }
+    }
+
+    /// Otherwise the thread that comes to the job runs the destructor of the task.
+    #[test]
+    fn a_look_up_that_is_dropped_lets_go_of_its_waker() {
+        struct Task;
+        impl std::task::Wake for Task {
+            fn wake(self: Arc<Self>) {}
+        }
+        let (mut look_up, task) = (LookUp::new(None), Arc::new(Task));
+        let slot = look_up.slot.clone();
+        let waker = Waker::from(task.clone());
+        assert!(Pin::new(&mut look_up).poll(&mut Context::from_waker(&waker)).is_pending());
+        drop((look_up, waker));
+        assert_eq!(Arc::strong_count(&task), 1);
+        drop(slot);
+    }
 
     #[test]
     fn more_names_than_threads_are_all_looked_up() {
@@ -200,6 +318,22 @@ mod tests {
             assert!(addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == i as u16));
         }
         assert!(lock(&LINE).threads <= THREADS);
+    }
+
+    /// Otherwise a task that waits for an answer is taken for one that waits for ever.
+    #[test]
+    fn a_reactor_is_waited_for_until_there_is_an_answer_or_nobody_waits() {
+        let reactor = Reactor::new(0).expect("a reactor starts");
+        let mut look_ups = [(); 2].map(|()| LookUp::new(Some(Awaited::new(&reactor))));
+        assert!(reactor.is_waited_for());
+        Job { name: Name::Whole("127.0.0.1:7".into()), slot: look_ups[0].slot.clone() }.run();
+        assert!(reactor.is_waited_for());
+        let abandoned = std::mem::replace(&mut look_ups[1], LookUp::new(None));
+        let slot = abandoned.slot.clone();
+        drop(abandoned);
+        assert!(!reactor.is_waited_for());
+        drop((look_ups, slot));
+        assert!(!reactor.is_waited_for());
     }
 
     #[test]

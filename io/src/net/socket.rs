@@ -68,11 +68,12 @@ pub(crate) fn try_io<T: AsFd, R>(
     result
 }
 
-/// Waits until a direction is ready as far as is known. Spends an operation: a loop of `readable` and `try_read` over a
-/// socket that always has data would not end otherwise.
+/// Waits until a direction is reported as ready. Spends an operation: a loop of `readable` and `try_read` over a socket that
+/// always has data would not end otherwise.
 pub(crate) fn poll_ready<T: AsFd>(io: &Async<T>, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     let spent = ready!(poll_proceed(cx));
-    ready!(io.poll_ready(direction, cx));
+    io.check_open()?;
+    ready!(io.source().poll_reported(direction, cx));
     io.check_open()?;
     spent.made_progress();
     Poll::Ready(Ok(()))
@@ -121,3 +122,27 @@ macro_rules! descriptor {
     };
 }
 pub(crate) use descriptor;
+
+#[cfg(test)]
+mod tests {
+    use crate::driver::{Reactor, enter};
+    use crate::net::UnixDatagram;
+    use futures::FutureExt;
+
+    #[test]
+    fn a_socket_that_is_made_after_the_end_of_its_runtime_says_so() {
+        let reactor = Reactor::new(0).expect("a reactor starts");
+        reactor.close();
+        let (here, there) = enter(&reactor, 0, UnixDatagram::pair).expect("a pair of sockets");
+        let gone = [
+            here.readable().now_or_never(),
+            here.writable().now_or_never(),
+            here.recv(&mut [0; 8]).now_or_never().map(|received| received.map(drop)),
+            there.send(&[0; 8]).now_or_never().map(|sent| sent.map(drop)),
+        ];
+        for result in gone {
+            let error = result.expect("it does not wait").expect_err("nobody would report anything");
+            assert!(error.to_string().contains("was shut down"), "{error}");
+        }
+    }
+}

@@ -112,7 +112,7 @@ impl<S: Stream> ReadHalf<'_, S> {
         bytes::poll_peek(self.0.socket(), cx, buf)
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until the system reports something to read.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl<S: Stream> ReadHalf<'_, S> {
 }
 
 impl<S: Stream> WriteHalf<'_, S> {
-    /// Waits until there may be room to write.
+    /// Waits until the system reports room to write.
     ///
     /// # Errors
     ///

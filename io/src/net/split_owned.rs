@@ -149,7 +149,7 @@ impl<S: Stream> OwnedReadHalf<S> {
         bytes::poll_peek(self.stream.socket(), cx, buf)
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until the system reports something to read.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl<S: Stream> OwnedWriteHalf<S> {
         self.shutdown_on_drop = false;
     }
 
-    /// Waits until there may be room to write.
+    /// Waits until the system reports room to write.
     ///
     /// # Errors
     ///

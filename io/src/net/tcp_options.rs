@@ -110,15 +110,41 @@ impl TcpStream {
     ///
     /// # Examples
     ///
-    /// See [`set_linger`](Self::set_linger).
+    /// See [`set_zero_linger`](Self::set_zero_linger).
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         SockRef::from(self).linger()
     }
 
     /// Sets how long the socket lingers when it is closed with something unsent (`SO_LINGER`).
     ///
-    /// With a time of zero closing resets the connection. With any other, *closing blocks the thread* until all is sent
-    /// or the time is over: not what you want on a worker.
+    /// With any time but zero, *dropping the stream blocks the thread* until all is sent or the time is over, also on a worker
+    /// and although the socket is non-blocking. To know that the peer has everything, close the stream and read until its
+    /// end. To reset the connection, use [`set_zero_linger`](Self::set_zero_linger). The method stays for code that is ported.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #![allow(deprecated)]
+    /// # use giveway::net::{TcpListener, TcpStream};
+    /// # giveway::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
+    /// let client = TcpStream::connect(listener.local_addr()?).await?;
+    /// client.set_linger(None)?;
+    /// # std::io::Result::Ok(()) }).unwrap();
+    /// ```
+    #[deprecated = "a stream that lingers blocks its thread when it is dropped; see `set_zero_linger`"]
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        SockRef::from(self).set_linger(linger)
+    }
+
+    /// Has the connection reset when the stream is dropped (`SO_LINGER` with a time of zero).
+    ///
+    /// What was written and not sent yet is lost, the peer's next read is an error, and no port stays behind in the state
+    /// TIME_WAIT. Dropping the stream does not block.
     ///
     /// # Errors
     ///
@@ -133,12 +159,12 @@ impl TcpStream {
     /// # let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// let client = TcpStream::connect(listener.local_addr()?).await?;
     /// assert_eq!(client.linger()?, None);
-    /// client.set_linger(Some(Duration::ZERO))?;
+    /// client.set_zero_linger()?;
     /// assert_eq!(client.linger()?, Some(Duration::ZERO));
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
-    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        SockRef::from(self).set_linger(linger)
+    pub fn set_zero_linger(&self) -> io::Result<()> {
+        SockRef::from(self).set_linger(Some(Duration::ZERO))
     }
 
     /// How many routers a packet may pass (`IP_TTL`).

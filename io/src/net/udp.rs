@@ -182,10 +182,10 @@ impl UdpSocket {
         poll_fn(|cx| self.poll_peek_from(cx, buf)).await
     }
 
-    /// Waits until there may be a datagram, or an error.
+    /// Waits until the system reports a datagram, or an error.
     ///
-    /// Once a `try_` method has said that it would block, this waits until something has come. Until then it may be ready
-    /// without cause.
+    /// The report counts until a receive finds nothing left: a `try_` method that would block. So this may be ready although
+    /// the datagram was received already; it is never ready before anything has come.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl UdpSocket {
         socket::ready(&self.0, Direction::Read).await
     }
 
-    /// Waits until there may be room to send, or an error.
+    /// Waits until the system reports room to send, or an error.
     ///
     /// # Errors
     ///

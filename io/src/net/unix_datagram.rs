@@ -185,10 +185,10 @@ impl UnixDatagram {
         poll_fn(|cx| self.poll_recv_from(cx, buf)).await
     }
 
-    /// Waits until there may be a datagram, or an error.
+    /// Waits until the system reports a datagram, or an error.
     ///
-    /// Once a `try_` method has said that it would block, this waits until something has come. Until then it may be ready
-    /// without cause.
+    /// The report counts until a receive finds nothing left: a `try_` method that would block. So this may be ready although
+    /// the datagram was received already; it is never ready before anything has come.
     ///
     /// # Errors
     ///
@@ -209,7 +209,7 @@ impl UnixDatagram {
         socket::ready(&self.0, Direction::Read).await
     }
 
-    /// Waits until there may be room to send, or an error. Of the room at a target other than the peer it knows nothing,
+    /// Waits until the system reports room to send, or an error. Of the room at a target other than the peer it knows nothing,
     /// see [`send_to`](Self::send_to).
     ///
     /// # Errors

@@ -101,10 +101,11 @@ impl UnixStream {
         bytes::poll_peek(&self.0, cx, buf)
     }
 
-    /// Waits until there may be something to read: data, the end, or an error.
+    /// Waits until the system reports something to read: data, the end, or an error.
     ///
-    /// Once [`try_read`](Self::try_read) has said that it would block, this waits until something has come. Until then it
-    /// may be ready without cause.
+    /// The report counts until an operation finds nothing left, such as a [`try_read`](Self::try_read) that would block or a
+    /// read that does not fill its buffer. So this may be ready although another task has read what came; it is never ready
+    /// before anything has come.
     ///
     /// # Errors
     ///
@@ -184,10 +185,10 @@ impl UnixStream {
         bytes::try_read_vectored(&self.0, bufs)
     }
 
-    /// Waits until there may be room to write, or an error.
+    /// Waits until the system reports room to write, or an error.
     ///
-    /// Once [`try_write`](Self::try_write) has said that it would block, this waits until there is room again. Until then
-    /// it may be ready without cause.
+    /// The report counts until an operation finds no room left, such as a [`try_write`](Self::try_write) that would block.
+    /// So this may be ready although another task has filled the room.
     ///
     /// # Errors
     ///

@@ -51,7 +51,10 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval { sleep: sleep_until(start), period, missed: MissedTickBehavior::default() }
 }
 
-/// What an [`Interval`] does when nobody was there for a tick or more.
+/// What an [`Interval`] does when a tick was taken late.
+///
+/// A tick is late if it is taken more than 5 ms after it was due, however long the period is. One that is taken sooner leaves
+/// the times of the others as they are, with every behaviour; that is tokio's rule.
 ///
 /// # Examples
 ///
@@ -63,12 +66,13 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissedTickBehavior {
-    /// The missed ticks come one after the other, until the interval has caught up.
+    /// Every tick keeps its time. Those whose time has passed come one after the other, until the interval has caught up.
     #[default]
     Burst,
-    /// The next tick is a period after the late one; those after it are at new times.
+    /// The next tick is due a period after the late one was taken, and the others a period after each other from there. No two
+    /// ticks are closer together than the period, by more than the 5 ms.
     Delay,
-    /// Missed ticks are left out; the next one is at a time that it would have had anyway.
+    /// Ticks whose time has passed are left out; the next one is due at a time that it would have had anyway.
     Skip,
 }
 
@@ -190,21 +194,23 @@ impl futures_core::Stream for Interval {
     }
 }
 
-/// When the tick after the one that was due at `due` comes, if it is `now`.
+/// A tick that is taken later than this is late: then the [`MissedTickBehavior`] decides when the next one is due.
+const TOLERANCE: Duration = Duration::from_millis(5);
+
+/// When the tick after the one that was due at `due` is due, if that one is taken at `now`.
 fn next_tick(due: Instant, now: Instant, period: Duration, missed: MissedTickBehavior) -> Instant {
-    let on_time = due.checked_add(period).unwrap_or_else(|| super::sleep::after(Duration::MAX));
-    if now < on_time {
-        return on_time;
-    }
-    match missed {
-        MissedTickBehavior::Burst => on_time,
-        MissedTickBehavior::Delay => now + period,
-        MissedTickBehavior::Skip => {
-            let since = (now - due).as_nanos() % period.as_nanos();
-            // Less than the period, which fits.
-            now + period - Duration::from_nanos(since as u64)
+    let late = now.saturating_duration_since(due);
+    let next = match missed {
+        MissedTickBehavior::Delay if late > TOLERANCE => now.checked_add(period),
+        MissedTickBehavior::Skip if late > TOLERANCE => {
+            // At least one: a tick that is due right now was missed too.
+            let periods = late.as_nanos() / period.as_nanos() + 1;
+            let after_due = periods.checked_mul(period.as_nanos()).and_then(|nanos| u64::try_from(nanos).ok());
+            after_due.and_then(|nanos| due.checked_add(Duration::from_nanos(nanos)))
         }
-    }
+        _ => due.checked_add(period),
+    };
+    next.unwrap_or_else(|| super::sleep::after(Duration::MAX))
 }
 
 #[cfg(test)]
@@ -212,17 +218,65 @@ mod tests {
     use super::MissedTickBehavior::{Burst, Delay, Skip};
     use super::*;
 
+    const PERIOD: u64 = 100;
+
+    /// How many milliseconds after a tick was due the next one is, if it was taken so late.
+    #[track_caller]
+    fn assert_next(missed: MissedTickBehavior, late: f64, next: f64) {
+        let ms = |ms: f64| Duration::from_nanos((ms * 1e6) as u64);
+        let due = Instant::now() + ms(1e6);
+        let found = next_tick(due, due + ms(late), Duration::from_millis(PERIOD), missed) - due;
+        assert_eq!(found, ms(next), "{missed:?}, taken {late} ms late");
+    }
+
     #[test]
-    fn missed_ticks_come_in_a_burst_or_late_or_not_at_all() {
-        let ms = Duration::from_millis;
-        let due = Instant::now() + ms(1_000);
-        let next = |late, missed| next_tick(due, due + ms(late), ms(10), missed) - due;
+    fn a_tick_in_time_leaves_the_others_as_they_are() {
         for missed in [Burst, Delay, Skip] {
-            assert_eq!(next(9, missed), ms(10), "{missed:?}: not missed yet");
+            for late in [0.0, 0.1, 4.9, 5.0] {
+                assert_next(missed, late, 100.0);
+            }
         }
-        assert_eq!(next(35, Burst), ms(10));
-        assert_eq!(next(35, Delay), ms(45));
-        assert_eq!(next(35, Skip), ms(40));
-        assert_eq!(next(30, Skip), ms(40), "that one is due now, and would come twice");
+    }
+
+    #[test]
+    fn after_a_late_tick_a_burst_catches_up() {
+        for late in [5.1, 90.0, 100.0, 101.0, 350.0] {
+            assert_next(Burst, late, 100.0);
+        }
+    }
+
+    #[test]
+    fn after_a_late_tick_a_delay_starts_anew() {
+        for late in [5.1, 90.0, 100.0, 101.0, 350.0] {
+            assert_next(Delay, late, late + 100.0);
+        }
+    }
+
+    #[test]
+    fn after_a_late_tick_a_skip_goes_on_at_the_next_time_to_come() {
+        for (late, next) in [(5.1, 100.0), (90.0, 100.0), (99.9, 100.0), (100.1, 200.0), (350.0, 400.0)] {
+            assert_next(Skip, late, next);
+        }
+        assert_next(Skip, 300.0, 400.0);
+    }
+
+    #[test]
+    fn a_tick_that_is_taken_before_it_is_due_counts_as_in_time() {
+        let (due, period) = (Instant::now() + Duration::from_secs(1), Duration::from_millis(PERIOD));
+        for missed in [Burst, Delay, Skip] {
+            assert_eq!(next_tick(due, due - period, period, missed), due + period, "{missed:?}");
+        }
+    }
+
+    #[test]
+    fn periods_without_end_do_not_overflow() {
+        let due = Instant::now();
+        for missed in [Burst, Delay, Skip] {
+            for period in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_nanos(u64::MAX)] {
+                for late in [Duration::ZERO, Duration::from_secs(1)] {
+                    assert!(next_tick(due, due + late, period, missed) > due + Duration::from_secs(1 << 29));
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A timer that a task waits for.
 
 use crate::timer::{self, Shard, time_of};
-use crate::{current, deferred};
+use crate::{current, deferred, scope};
 use giveway_budget::poll_proceed;
 use std::fmt;
 use std::future::Future;
@@ -43,7 +43,7 @@ pub(super) fn after(duration: Duration) -> Instant {
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
 pub fn sleep(duration: Duration) -> Sleep {
-    let made_in = if duration.is_zero() { 0 } else { deferred::this_poll() };
+    let made_in = if duration.is_zero() { 0 } else { scope::this_poll() };
     Sleep { deadline: after(duration), made_in, timer: None }
 }
 
@@ -124,6 +124,9 @@ impl Timer {
         if self.deferred.is_some_and(|place| deferred::reset(place, timer::Timer { serial, deadline })) {
             return true;
         }
+        if self.shard.is_elsewhere() {
+            return false;
+        }
         let to = timer::Timer { serial: deferred::next_serial(), deadline };
         let Some(serial) = self.shard.reset(serial, self.deferred.is_some(), to) else { return false };
         if serial == to.serial {
@@ -135,8 +138,8 @@ impl Timer {
     /// Makes it wake this one from now on. False if it has fired.
     fn wakes(&self, waker: &Waker) -> bool {
         match self.deferred {
-            Some(place) if deferred::has(place, self.serial) => deferred::is_own(waker),
-            _ => self.shard.update(self.serial, waker),
+            Some(place) if deferred::has(place, self.serial) => scope::defers_to(waker).is_some(),
+            _ => !self.shard.is_elsewhere() && self.shard.update(self.serial, waker),
         }
     }
 }
@@ -144,7 +147,7 @@ impl Timer {
 impl Drop for Timer {
     #[inline]
     fn drop(&mut self) {
-        if !self.deferred.is_some_and(|place| deferred::cancel(place, self.serial)) {
+        if !self.deferred.is_some_and(|place| deferred::cancel(place, self.serial)) && !self.shard.is_elsewhere() {
             self.shard.remove(self.serial, self.deferred.is_some());
         }
     }
@@ -208,7 +211,7 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let spent = ready!(poll_proceed(cx));
         let this = &mut *self;
-        let just_made = this.made_in != 0 && this.made_in == deferred::this_poll() && this.timer.is_none();
+        let just_made = this.made_in != 0 && this.made_in == scope::this_poll() && this.timer.is_none();
         if !just_made && Instant::now() >= this.deadline {
             if let Some(timer) = this.timer.take() {
                 timer.end(this.deadline);
@@ -217,8 +220,8 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         if !this.timer.as_ref().is_some_and(|timer| timer.wakes(cx.waker())) {
-            // The first time, or again: it may have fired because its runtime was shut down, and then goes on in the one
-            // where it is polled.
+            // The first time, or again: it may have fired because its runtime was shut down, or be the timer of a parent that
+            // has forked since. Then it goes on in the runtime where it is polled.
             this.timer = None;
             this.timer = Timer::start(this.deadline, cx.waker());
             if this.timer.is_none() {

@@ -1,6 +1,6 @@
 //! Connecting: to nobody, to several, within a time, to a name.
 
-use super::{directory, run, tcp_pair, watchdog};
+use super::{directory, run, tcp_pair, watch};
 use futures::executor::block_on;
 use giveway_io::net::{TcpListener, TcpStream, UnixStream, lookup_host};
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -102,7 +102,7 @@ fn full_listener() -> (Socket, SocketAddr, Vec<TcpStream>) {
 
 #[test]
 fn a_connection_that_takes_too_long_is_given_up() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (_listener, addr, waiting) = full_listener();
     assert!(!waiting.is_empty());
     let start = Instant::now();
@@ -131,7 +131,7 @@ fn a_connection_within_its_time_is_made() {
 /// A connect to a full Unix listener says `EAGAIN` on Linux, and nothing ever announces that there is room.
 #[test]
 fn a_full_unix_listener_is_waited_for() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let directory = directory();
     let path = directory.path("socket");
     let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();

@@ -1,6 +1,6 @@
 //! No descriptors left: an error, and not the end. In a process of its own, since the limit is the process'.
 
-use super::{poll_once, watchdog};
+use super::{poll_once, watch};
 use futures::executor::block_on;
 use giveway_io::net::{TcpListener, UnixListener};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -48,7 +48,7 @@ fn is_no_descriptors(error: &io::Error) -> bool {
 /// The listener is told of the connection once. If the failure counted as the end of it, nobody would ever accept it.
 #[test]
 fn accept_fails_without_descriptors_and_succeeds_when_there_is_one() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     if !in_child("descriptors::accept_fails_without_descriptors_and_succeeds_when_there_is_one") {
         return;
     }
@@ -73,7 +73,7 @@ fn accept_fails_without_descriptors_and_succeeds_when_there_is_one() {
 
 #[test]
 fn a_unix_listener_does_so_too() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     if !in_child("descriptors::a_unix_listener_does_so_too") {
         return;
     }

@@ -15,34 +15,16 @@ use futures::{AsyncReadExt, AsyncWriteExt};
 use giveway_io::net::{
     TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, tcp as tcp_net, unix as unix_net,
 };
+use giveway_patience::watch;
 use std::future::Future;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::task::{Context, Poll, Waker};
-use std::thread;
 use std::time::Duration;
-
-/// Ends the process if a test hangs.
-struct Watchdog(#[allow(dead_code, reason = "dropping it is what counts")] Sender<()>);
-
-fn watchdog() -> Watchdog {
-    let (alive, over) = channel();
-    let name = thread::current().name().unwrap_or_default().to_owned();
-    thread::spawn(move || {
-        if over.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
-            // Not `eprintln`, which the harness would keep for a report that never comes.
-            let _ = writeln!(std::io::stderr(), "{name} hangs");
-            std::process::abort();
-        }
-    });
-    Watchdog(alive)
-}
 
 /// Runs a test, which must not hang.
 fn run<F: Future>(test: F) -> F::Output {
-    let _watchdog = watchdog();
+    let _watch = watch();
     block_on(test)
 }
 

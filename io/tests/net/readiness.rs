@@ -1,6 +1,6 @@
 //! What is known of readiness, in a world where it is reported once.
 
-use super::{poll_once, reported, run, tcp_pair, watchdog};
+use super::{poll_once, reported, run, tcp_pair, watch};
 use futures::executor::block_on;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use giveway_io::net::{UdpSocket, UnixStream};
@@ -82,7 +82,7 @@ fn bytes_read_one_by_one_all_come_and_so_does_the_end() {
 
 #[test]
 fn a_reader_that_waits_while_the_stream_is_moved_is_woken() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (mut here, there) = UnixStream::pair().unwrap();
     let there = Arc::new(there);
     // Polled here, and read there: two tasks of two executors, one after the other.
@@ -109,7 +109,7 @@ fn a_task_that_reads_and_one_that_writes_do_not_wake_in_vain() {
 
 #[test]
 fn many_sockets_come_and_go_while_others_wait() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (mut here, mut there) = UnixStream::pair().unwrap();
     let waiting = thread::spawn(move || block_on(there.read(&mut [0; 8])).unwrap());
     // Keys and descriptors are used again; an event of the old must not serve the new.

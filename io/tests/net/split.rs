@@ -1,6 +1,6 @@
 //! The two directions of a stream, at once and apart.
 
-use super::{run, tcp_pair, watchdog};
+use super::{run, tcp_pair, watch};
 use futures::executor::block_on;
 use futures::{AsyncReadExt, AsyncWriteExt, join};
 use giveway_io::net::{TcpStream, UnixStream, tcp};
@@ -28,7 +28,7 @@ async fn receive_all(mut reader: tcp::OwnedReadHalf) {
 
 #[test]
 fn both_directions_are_full_at_once_on_four_threads() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (client, server) = block_on(tcp_pair());
     let threads = [client, server].map(|stream| {
         let (reader, writer) = stream.into_split();
@@ -59,7 +59,7 @@ fn both_directions_are_full_at_once_in_one_task() {
 
 #[test]
 fn dropping_the_half_that_writes_ends_the_stream_for_the_peer_only() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (client, mut server) = block_on(tcp_pair());
     let (mut reader, writer) = client.into_split();
     // It waits on the socket while the other half goes.
@@ -79,7 +79,7 @@ fn dropping_the_half_that_writes_ends_the_stream_for_the_peer_only() {
 
 #[test]
 fn dropping_the_half_that_reads_does_nothing_to_the_one_that_writes() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (client, mut server) = block_on(tcp_pair());
     let (reader, mut writer) = client.into_split();
     let (full, is_full) = channel();

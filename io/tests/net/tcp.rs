@@ -1,6 +1,6 @@
 //! A TCP connection from its beginning to its end.
 
-use super::{poll_once, run, tcp_pair, watchdog};
+use super::{poll_once, run, tcp_pair, watch};
 use futures::executor::block_on;
 use futures::future::join_all;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt, TryStreamExt, join};
@@ -82,7 +82,7 @@ fn connections_that_came_together_are_all_accepted() {
 
 #[test]
 fn several_tasks_accept_on_one_listener() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let listener = Arc::new(block_on(TcpListener::bind("127.0.0.1:0")).unwrap());
     let addr = listener.local_addr().unwrap();
     let acceptors: Vec<_> = (0..4)
@@ -147,7 +147,7 @@ fn a_half_closed_stream_ends_for_the_reader_and_still_writes() {
 
 #[test]
 fn a_reset_reaches_whoever_waits() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (client, server) = block_on(tcp_pair());
     let reader = thread::spawn(move || {
         block_on(async {
@@ -158,17 +158,41 @@ fn a_reset_reaches_whoever_waits() {
     });
     block_on(async {
         (&server).write_all(b"first").await.unwrap();
-        server.set_linger(Some(Duration::ZERO)).unwrap();
+        server.set_zero_linger().unwrap();
     });
     drop(server);
     assert_eq!(reader.join().unwrap(), ErrorKind::ConnectionReset);
+}
+
+/// With bytes that could not be sent: a stream that lingers otherwise would wait for them here.
+#[test]
+fn a_stream_with_zero_linger_is_dropped_at_once_and_resets_the_connection() {
+    run(async {
+        let (client, mut server) = tcp_pair().await;
+        let chunk = [0; 1 << 16];
+        while client.try_write(&chunk).is_ok() {}
+        client.set_zero_linger().unwrap();
+        drop(client);
+        let error = read_until_error(&mut server).await;
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+async fn read_until_error(stream: &mut TcpStream) -> std::io::Error {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(read) => assert_ne!(read, 0, "it was reset, and not closed"),
+            Err(error) => return error,
+        }
+    }
 }
 
 #[test]
 fn a_writer_whose_peer_is_gone_gets_an_error_and_no_signal() {
     run(async {
         let (mut client, server) = tcp_pair().await;
-        server.set_linger(Some(Duration::ZERO)).unwrap();
+        server.set_zero_linger().unwrap();
         drop(server);
         let chunk = [0; 1 << 16];
         for _ in 0..1000 {
@@ -186,7 +210,7 @@ fn a_writer_whose_peer_is_gone_gets_an_error_and_no_signal() {
 
 #[test]
 fn a_shutdown_wakes_whoever_waits() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (client, _server) = block_on(tcp_pair());
     let client = Arc::new(client);
     let reader = thread::spawn({
@@ -223,7 +247,7 @@ fn several_buffers_are_read_and_written_at_once() {
 /// smol PR 170: of two tasks that wait on one source one was never woken.
 #[test]
 fn two_tasks_that_read_one_stream_are_both_woken() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     for _ in 0..50 {
         let (mut client, server) = block_on(tcp_pair());
         let server = Arc::new(server);
@@ -239,7 +263,7 @@ fn two_tasks_that_read_one_stream_are_both_woken() {
 
 #[test]
 fn two_tasks_that_read_one_stream_both_see_its_end() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     for _ in 0..50 {
         let (client, server) = block_on(tcp_pair());
         let server = Arc::new(server);
@@ -304,10 +328,13 @@ fn options_and_addresses() {
         assert_eq!(client.peer_addr().unwrap(), server.local_addr().unwrap());
         assert_eq!(server.peer_addr().unwrap(), client.local_addr().unwrap());
         assert!(client.take_error().unwrap().is_none());
-        client.set_linger(Some(Duration::from_secs(2))).unwrap();
-        assert_eq!(client.linger().unwrap(), Some(Duration::from_secs(2)));
-        client.set_linger(None).unwrap();
-        assert_eq!(client.linger().unwrap(), None);
+        #[expect(deprecated, reason = "it works all the same")]
+        for linger in [Some(Duration::from_secs(2)), None] {
+            client.set_linger(linger).unwrap();
+            assert_eq!(client.linger().unwrap(), linger);
+        }
+        client.set_zero_linger().unwrap();
+        assert_eq!(client.linger().unwrap(), Some(Duration::ZERO));
         client.set_ttl(7).unwrap();
         assert_eq!(client.ttl().unwrap(), 7);
         assert!(format!("{client:?}").contains(&client.local_addr().unwrap().port().to_string()));

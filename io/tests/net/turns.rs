@@ -1,6 +1,6 @@
 //! Turns of a reactor that nobody but the test drives.
 
-use super::watchdog;
+use super::watch;
 use futures::task::noop_waker_ref;
 use giveway_io::driver::{Reactor, Turn, Wait, enter, wake_all};
 use giveway_io::net::UnixStream;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 /// Whoever takes no other turns would never hear of a socket, if a timer is due each time.
 #[test]
 fn a_turn_that_may_wait_asks_the_kernel_though_a_timer_is_due() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let reactor = Reactor::new(1).unwrap();
     let (here, there) = enter(&reactor, 0, UnixStream::pair).unwrap();
     let mut cx = Context::from_waker(noop_waker_ref());
@@ -35,7 +35,7 @@ fn a_turn_that_may_wait_asks_the_kernel_though_a_timer_is_due() {
 /// Others would think that somebody waits there, and go to sleep.
 #[test]
 fn a_question_that_panics_leaves_nobody_waiting_in_the_reactor() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let reactor = Reactor::new(1).unwrap();
     // So soon that it is waited for awake, and asked again.
     let asked = Cell::new(0);
@@ -61,7 +61,7 @@ fn a_question_that_panics_leaves_nobody_waiting_in_the_reactor() {
 /// Whether he who has the turn is one of those that come back.
 #[test]
 fn who_finds_the_turn_taken_hears_whether_it_is_by_one_who_returns() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (reactor, other) = (Reactor::new(1).unwrap(), Reactor::new(1).unwrap());
     let found = || {
         let found = Cell::new(None);

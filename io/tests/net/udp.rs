@@ -1,6 +1,6 @@
 //! UDP.
 
-use super::{poll_once, run, watchdog};
+use super::{poll_once, run, watch};
 use futures::executor::block_on;
 use giveway_io::net::UdpSocket;
 use std::io::ErrorKind;
@@ -91,7 +91,7 @@ fn a_receive_given_up_loses_nothing() {
 
 #[test]
 fn several_tasks_share_a_socket() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let ((a, _), (b, b_addr)) = (block_on(socket()), block_on(socket()));
     let b = Arc::new(b);
     let receivers: Vec<_> = (0..4)

@@ -1,6 +1,6 @@
 //! Unix sockets: streams and datagrams, with names and without.
 
-use super::{directory, poll_once, reported, run, watchdog};
+use super::{directory, poll_once, reported, run, watch};
 use futures::executor::block_on;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt, join};
 use giveway_io::net::{UnixDatagram, UnixListener, UnixStream};
@@ -134,7 +134,7 @@ fn fill(send: impl Fn() -> std::io::Result<usize>) -> usize {
 
 #[test]
 fn a_full_peer_is_waited_for() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (here, there) = UnixDatagram::pair().unwrap();
     let sent = fill(|| here.try_send(b"x"));
     let waiting = thread::spawn(move || block_on(here.send(b"last")).unwrap());
@@ -149,7 +149,7 @@ fn a_full_peer_is_waited_for() {
 /// back its buffer.
 #[test]
 fn a_target_that_others_have_filled_is_waited_for_without_spinning() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let directory = directory();
     let path = directory.path("socket");
     let server = UnixDatagram::bind(&path).unwrap();
@@ -178,7 +178,7 @@ fn a_target_that_others_have_filled_is_waited_for_without_spinning() {
 /// A connected sender is told of its peer, and of nothing else.
 #[test]
 fn a_full_peer_is_waited_for_without_spinning() {
-    let _watchdog = watchdog();
+    let _watch = watch();
     let (here, there) = UnixDatagram::pair().unwrap();
     let sent = fill(|| here.try_send(b"x"));
     let wakes = Arc::new(Wakes::default());

@@ -1,30 +1,35 @@
 //! What the attributes use of `giveway`, and nothing else: the cases are about what the compiler says.
 
-use std::future::Future;
-use std::io;
-
 pub use giveway_macros::{main, test};
 
-pub fn block_on<F: Future>(_: F) -> F::Output {
-    unimplemented!()
-}
+pub mod entry {
+    use std::future::Future;
 
-pub struct Builder;
+    pub struct Entry;
 
-impl Builder {
-    pub fn new() -> Self {
-        Self
+    pub fn main() -> Entry {
+        Entry
     }
 
-    pub fn workers(self, _: usize) -> Self {
-        self
+    pub fn test(_: &'static str) -> Entry {
+        Entry
     }
 
-    pub fn build(self) -> io::Result<Self> {
-        Ok(self)
-    }
+    impl Entry {
+        pub fn workers(self, _: usize) -> Self {
+            self
+        }
 
-    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        block_on(future)
+        pub fn detect_deadlock(self, _: bool) -> Self {
+            self
+        }
+
+        pub fn timeout_in_ms(self, _: u64) -> Self {
+            self
+        }
+
+        pub fn run<F: Future>(self, _: impl FnOnce() -> F) -> F::Output {
+            unimplemented!()
+        }
     }
 }

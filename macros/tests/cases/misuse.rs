@@ -83,7 +83,7 @@ mod unknown_options {
     )]
     pub async fn main() {}
 
-    #[giveway::test(threads = 1)] //~ `giveway::test` has no option `threads`; there are `workers` (or `worker_threads`), `flavor` and `crate`
+    #[giveway::test(threads = 1)] //~ `giveway::test` has no option `threads`; there are `timeout`, `detect_deadlock`, `workers` (or `worker_threads`), `flavor` and `crate`
     async fn test() {}
 }
 
@@ -117,6 +117,38 @@ mod bad_values {
     pub async fn no_raw_name() {}
     #[giveway::main(crate = giveway)] //~ `crate` is a path in quotes, such as `crate = "giveway"`
     pub async fn path_without_quotes() {}
+}
+
+mod bad_values_of_tests {
+    #[giveway::test(timeout = 30)] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn no_unit() {}
+    #[giveway::test(timeout = "30")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn no_unit_in_quotes() {}
+    #[giveway::test(timeout = "30m")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn minutes_or_months() {}
+    #[giveway::test(timeout = "s")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn no_number() {}
+    #[giveway::test(timeout = "0s")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn no_time() {}
+    #[giveway::test(timeout = "1.5s")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn fraction() {}
+    #[giveway::test(timeout = "-1s")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn negative() {}
+    #[giveway::test(timeout = "1s 5ms")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn two() {}
+    #[giveway::test(timeout = )] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn nothing() {}
+    #[giveway::test(timeout = "99999999999999999999s")] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
+    async fn too_long() {}
+    #[giveway::test(detect_deadlock = 1)] //~ `detect_deadlock` is `true` or `false`
+    async fn number() {}
+    #[giveway::test(detect_deadlock)] //~ expected `name = value`, such as `workers = 4`
+    async fn name_alone() {}
+    #[giveway::test(timeout = "1s",
+        timeout = "2s")] //~ `timeout` is given twice
+    async fn twice() {}
+    #[giveway::main(timeout = "1s")] //~ `giveway::main` has no option `timeout`; there are `workers` (or `worker_threads`), `flavor` and `crate`
+    pub async fn of_main() {}
 }
 
 mod bad_syntax {

@@ -27,9 +27,14 @@ pub trait Machine: Send + Sync {
     /// How many cores run tasks. See [`Admission`].
     fn cores(&self) -> usize;
 
-    /// How long foreground tasks have waited for a core after they became runnable, since the start: calls `bucket` for
-    /// each bucket of a histogram, always the same ones in the same order, with the longest wait that belongs to it and how
-    /// many waited so long. The last has no end: [`u64::MAX`]. See [`Admission`].
+    /// How long paced tasks have kept foreground tasks waiting for a core, since the start: calls `bucket` for each bucket of a
+    /// histogram, always the same ones in the same order, with the longest time that belongs to it and the number of foreground
+    /// tasks that were kept for so long, those that were not kept at all in the first. The last has no end: [`u64::MAX`].
+    ///
+    /// The limit falls if this is too long, so only time counts that would be shorter under a lower limit: of the time from when
+    /// a task became runnable until it was polled the part of all cores that polls of paced tasks took meanwhile. An
+    /// executor that says how long tasks waited instead has its paced work held to the minimum by any load that waits for itself.
+    /// See [`Admission`].
     fn latencies(&self, bucket: &mut dyn FnMut(u64, u64));
 
     /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before may be forgotten. Several threads may

@@ -1,10 +1,16 @@
 //! The controller: from a limit and a sample to the next limit. It knows no clock.
 //!
 //! The rule is that of CockroachDB's elastic admission control: above the target the limit falls by two deltas, otherwise
-//! it rises by one if somebody waits, otherwise it drifts to a baseline. It falls faster than it rises because too much
+//! it rises by one if a job waits, otherwise it drifts to a baseline. It falls faster than it rises because too much
 //! hurts those who are waited for, and too little only those who can wait.
 //!
-//! A delta is so much a second, so it does not matter how often the rule is applied.
+//! What is compared with the target is not how long foreground tasks waited, but for how much of that paced jobs are to blame
+//! ([`Machine::latencies`](super::admission::Machine::latencies)). A limit can only change what paced jobs do. Lowered for
+//! waits that have another cause, a burst of foreground tasks or a busy neighbour, it would fall to its minimum and stay there,
+//! and nobody would wait any less. Lowered for those that paced jobs cause it works, whatever the load: the time that
+//! is charged is time that they were given, and half the limit is half of it.
+//!
+//! A delta is an amount a second, so it does not matter how often the rule is applied.
 
 use super::Settings;
 use super::window::SPAN;
@@ -12,9 +18,9 @@ use super::window::SPAN;
 /// What the controller sees.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
-    /// What 99 of 100 tasks waited less than, in nanoseconds. None if no task was seen.
+    /// Paced jobs kept 99 of 100 foreground tasks waiting for less than this, in nanoseconds. None if no task was seen.
     pub(super) p99: Option<u64>,
-    /// Whether somebody waits, or has waited, for a slice.
+    /// Whether a job waits, or has waited, for a slice.
     pub(super) waiting: bool,
     /// Since the last sample, in nanoseconds.
     pub(super) elapsed: u64,

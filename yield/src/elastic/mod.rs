@@ -1,4 +1,4 @@
-//! Pacing of background jobs: a share of the cores that shrinks when foreground tasks wait too long.
+//! Pacing of background jobs: a share of the cores that shrinks when they keep foreground tasks waiting.
 //!
 //! [`yield_now_if_busy`](crate::yield_now_if_busy) is enough for most background work: it leaves the core to whoever waits
 //! for it, within microseconds. What it cannot leave to them is all that cores share: caches, memory bandwidth, a disk; nor
@@ -21,10 +21,11 @@
 //! ```
 //!
 //! CPU time flows into a bucket at `limit × cores`, and jobs take it from there in [slices](Pacer::with_slice). Ten times a
-//! second a controller looks at how long foreground tasks have waited for a core, in the last 2.5 seconds. If the slowest
-//! hundredth part waited longer than a [target](Settings::target_latency) it lowers the limit; otherwise it raises it, half
-//! as fast, if a job waits for a slice; otherwise the limit goes back to its [baseline](Settings::baseline). There is one
-//! bucket for an executor, so that many jobs together are held to the same limit as one.
+//! second a controller looks at how long paced jobs kept foreground tasks waiting for a core, in the last 2.5 seconds. If they
+//! kept more than a hundredth of them for longer than a [target](Settings::target_latency) it lowers the limit; otherwise it
+//! raises it, half as fast, if a job waits for a slice; otherwise the limit goes back to its [baseline](Settings::baseline).
+//! What foreground tasks wait for one another, or for another process, does not count. There is one bucket for an executor,
+//! so that many jobs together are held to the same limit as one.
 //!
 //! All that happens when a pacer calls, or by a timer while one waits: an executor without paced jobs pays nothing. Under
 //! an executor that does not pace, [`pace`](Pacer::pace) is always ready at once. For one that will, [`host`](crate::host) has

@@ -43,8 +43,10 @@ impl Settings {
         Self { target: Duration::from_millis(1), minimum: 0.05, maximum: 0.75, baseline: 0.25, delta: 0.01 }
     }
 
-    /// How long the hundredth part of the foreground's tasks that waits longest may wait for a worker. While they wait
-    /// longer the limit falls. By default 1 ms; more than zero.
+    /// How long paced work may keep foreground tasks waiting for a worker: all but the hundredth part of them, which may wait for
+    /// longer. While it keeps more of them for longer the limit falls. By default 1 ms; more than zero.
+    ///
+    /// What they wait for other reasons, behind one another or for another process, does not count.
     ///
     /// # Examples
     ///
@@ -91,7 +93,7 @@ impl Settings {
         self
     }
 
-    /// Where the limit starts, and where it goes back to while nobody waits for more. By default 0.25; between the minimum
+    /// Where the limit starts, and where it goes back to while no job waits for more. By default 0.25; between the minimum
     /// and the maximum.
     ///
     /// # Examples
@@ -107,7 +109,7 @@ impl Settings {
         self
     }
 
-    /// By how much the limit rises in a second while paced work waits and nobody else does. It falls twice as fast, and
+    /// By how much the limit rises in a second while paced work waits, and keeps nobody waiting. It falls twice as fast, and
     /// goes back to the baseline half as fast. By default 0.01; zero keeps it where it is.
     ///
     /// CockroachDB's is a tenth of that. There the limit is all that stands between elastic work and queries, and a limit

@@ -1,4 +1,4 @@
-//! How long tasks waited for a worker in the last 2.5 seconds, from counts that only grow.
+//! How long tasks were kept waiting for a worker in the last 2.5 seconds, from counts that only grow.
 
 use std::collections::VecDeque;
 

@@ -1,0 +1,101 @@
+//! The end of a crew: jobs that were accepted run, unless the shutdown gives up on them. See `runtime/shutdown.md`.
+
+use super::{Crew, State, Work};
+use crate::runtime::{Shared, wait_while};
+use std::sync::Arc;
+use std::thread::{JoinHandle, ThreadId};
+use std::time::Instant;
+
+/// What a crew has not brought to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// How many threads have not ended.
+    pub(crate) threads: usize,
+    /// What they do, and the jobs that they are on their way to.
+    pub(crate) going_on: Vec<Work>,
+    /// Jobs that have no thread yet.
+    pub(crate) waiting: Vec<Work>,
+}
+
+impl Crew {
+    /// Accepts no job any more. Those that were accepted run, and the threads end when none is left.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let idle = std::mem::take(&mut state.idle);
+        drop(state);
+        idle.iter().for_each(|(_, parker)| parker.unpark());
+    }
+
+    /// Whether no job is left to begin, nor will ever be.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.lock().is_drained()
+    }
+
+    /// Waits until every job has run, every thread has ended and nobody is away, or for the deadline. Whether that is so.
+    pub(crate) fn wait_ended(&self, deadline: Option<Instant>) -> bool {
+        let state = wait_while(&self.one_fewer, self.lock(), deadline, |state| !state.has_ended());
+        state.has_ended()
+    }
+
+    /// What is left after [`Self::close`].
+    pub(crate) fn left(&self) -> Left {
+        let state = self.lock();
+        state.left(self.begun(&state))
+    }
+
+    /// How many of the jobs in the queue a thread is on its way to. They count as begun: the caller of `spawn_blocking` cannot
+    /// know how far the thread has come.
+    fn begun(&self, state: &State) -> usize {
+        state.job_threads().min(self.articles.most).saturating_sub(state.running).min(state.jobs.len())
+    }
+
+    /// Cancels the jobs that no thread has taken or is on its way to, after [`Self::close`]. What was left before that.
+    pub(crate) fn give_up(&self, shared: &Arc<Shared>) -> Left {
+        let mut state = self.lock();
+        let begun = self.begun(&state);
+        let left = state.left(begun);
+        let given_up = state.jobs.split_off(begun);
+        state.given_up.extend(given_up);
+        // All threads that there are may be stuck in a job.
+        let one_more = (!left.waiting.is_empty()).then(|| state.reserve());
+        drop(state);
+        // It may wait for the queue to be empty.
+        shared.monitor.call();
+        if let Some(number) = one_more {
+            self.start(shared, number);
+        }
+        left
+    }
+
+    /// The handles of all threads, for whoever waits for their end.
+    pub(crate) fn take_handles(&self) -> Vec<JoinHandle<()>> {
+        let mut state = self.lock();
+        let retired = std::mem::take(&mut state.retired);
+        retired.into_iter().chain(state.members.values_mut().filter_map(|member| member.handle.take())).collect()
+    }
+
+    /// Whether this is one of the crew's threads.
+    pub(crate) fn has(&self, thread: ThreadId) -> bool {
+        let state = self.lock();
+        state.members.values().any(|member| member.thread == Some(thread))
+            // In the destructors of its thread-locals.
+            || state.retired.iter().any(|handle| handle.thread().id() == thread)
+    }
+}
+
+impl State {
+    /// What is left, if a thread is on its way to the first `begun` jobs in the queue.
+    fn left(&self, begun: usize) -> Left {
+        Left {
+            threads: self.members.len() + self.away.len(),
+            going_on: self.going_on().cloned().chain(self.jobs.iter().take(begun).map(Work::of)).collect(),
+            waiting: self.jobs.iter().skip(begun).map(Work::of).collect(),
+        }
+    }
+
+    /// Whether nothing goes on, nor will.
+    fn has_ended(&self) -> bool {
+        self.members.is_empty() && self.away.is_empty() && self.jobs.is_empty()
+    }
+}

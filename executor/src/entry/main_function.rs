@@ -1,0 +1,44 @@
+//! The function under `#[giveway::main]`.
+
+use crate::runtime::{Builder, Lent, Runtime};
+use std::future::Future;
+
+/// A function that is to be run.
+#[derive(Debug)]
+pub struct Main(Builder);
+
+/// A function that is to be run.
+pub fn main() -> Main {
+    Main(Builder::new())
+}
+
+impl Main {
+    /// Sets the number of workers.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self(self.0.workers(workers))
+    }
+
+    /// Runs the function on a runtime of its own, which serves threads that are in no other as long as the function runs.
+    ///
+    /// # Panics
+    ///
+    /// If the function does; if the runtime cannot be started.
+    #[track_caller]
+    pub fn run<F: Future>(self, main: impl FnOnce() -> F) -> F::Output {
+        let runtime = match self.0.build() {
+            Ok(runtime) => runtime,
+            Err(error) => panic!("the runtime of `giveway::main` could not be started: {error}"),
+        };
+        let lent = Lent::new(&runtime);
+        let running = Running { runtime, _lent: lent };
+        running.runtime.block_on(async { main().await })
+    }
+}
+
+/// Dropped in this order: what a plain thread spawns while the runtime is being shut down is refused by it, and does not start
+/// another.
+struct Running {
+    runtime: Runtime,
+    _lent: Lent,
+}

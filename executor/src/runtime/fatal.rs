@@ -1,0 +1,106 @@
+//! A panic that has ended the runtime: the threads in `block_on` must not wait for what will not come.
+//!
+//! After [`PanicPolicy::Shutdown`](super::PanicPolicy::Shutdown) every handle still gets its result, so the futures of
+//! `block_on` are polled until all tasks are gone and all jobs have run. One that is pending even then waits for nothing
+//! that this runtime could bring about, and `block_on` panics. A poll that does not return keeps that from happening, and so
+//! does a job or a task that waits in a `block_on` itself: therefore [`GRACE`].
+//!
+//! Only runtimes with a hook for panics have one of these; a `block_on` of any other pays nothing.
+
+use super::{Phase, Shared};
+use crate::parker::Parker;
+use crate::task::{Meta, panic_message};
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a `block_on` waits for the rest of the runtime to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What is known of the panic that has ended the runtime.
+#[derive(Default)]
+pub(crate) struct Fatal(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// What has panicked and when, once it has.
+    panic: Option<(Arc<str>, Instant)>,
+    /// Threads that park in `block_on`.
+    waiting: Vec<Arc<Parker>>,
+}
+
+impl Fatal {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No user code runs under it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Shuts down because this task has panicked.
+    #[cold]
+    pub(crate) fn close_after_panic(self: &Arc<Self>, meta: &Meta, payload: &(dyn Any + Send)) {
+        self.close();
+        let Some(fatal) = &self.fatal else { return };
+        let text = match panic_message(payload) {
+            Some(message) => format!("{meta}, panicked with message {message:?}"),
+            None => format!("{meta}, panicked"),
+        };
+        let mut state = fatal.lock();
+        state.panic.get_or_insert_with(|| (text.into(), Instant::now()));
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.iter().for_each(|parker| parker.unpark());
+    }
+}
+
+/// A thread in `block_on`, of a runtime that a panic may end.
+pub(crate) struct Waiter<'a> {
+    shared: &'a Shared,
+    fatal: &'a Fatal,
+}
+
+impl<'a> Waiter<'a> {
+    pub(crate) fn new(shared: &'a Shared) -> Option<Self> {
+        Some(Self { shared, fatal: shared.fatal.as_ref()? })
+    }
+
+    /// What to say of a future that still waits, if nothing is left of the runtime that could wake it. To be asked before a
+    /// poll: what the poll then finds missing stays missing.
+    pub(crate) fn verdict(&self) -> Option<Arc<str>> {
+        let (text, since) = self.fatal.lock().panic.clone()?;
+        // Ordering: the acquire in `Gate::phase` is the partner of the release in `Gate::terminate`, and the locks of the
+        // crews do the same for jobs: the poll that follows sees every result.
+        let ended = self.shared.gate.phase() == Phase::Terminated
+            && self.shared.crews().iter().all(|crew| crew.is_drained() && !crew.has_jobs());
+        (ended || since.elapsed() >= GRACE).then(|| {
+            format!(
+                "the runtime was shut down because a task has panicked (`PanicPolicy::Shutdown`), and the future of `block_on` \
+                 still waits.\n  {text}"
+            )
+            .into()
+        })
+    }
+
+    /// Parks as `park` does until a panic ends the runtime, and after that until the future is woken or there is a verdict.
+    pub(crate) fn park<R: Default>(&self, parker: &Arc<Parker>, park: impl FnOnce() -> R) -> R {
+        let mut state = self.fatal.lock();
+        if state.panic.is_none() {
+            state.waiting.push(parker.clone());
+            drop(state);
+            let parked = park();
+            self.fatal.lock().waiting.retain(|other| !Arc::ptr_eq(other, parker));
+            return parked;
+        }
+        drop(state);
+        while !parker.take_token() && self.verdict().is_none() {
+            if parker.park_until(Instant::now() + LOOK_EVERY) {
+                break;
+            }
+        }
+        R::default()
+    }
+}

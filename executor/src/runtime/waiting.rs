@@ -1,0 +1,79 @@
+//! What a drop of the runtime waits for, said while it waits.
+
+use super::report::Rounded;
+use super::{Shared, ShutdownReport};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// When a drop that waits first says so. The pause before each time after that is twice the one before.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// At most this many tasks and jobs are named at a time.
+const MOST: usize = 10;
+
+/// Waits until every worker, every blocking thread and every poll without a core has come to its end, and now and then says
+/// what it waits for.
+pub(super) fn until_ended(shared: &Arc<Shared>) {
+    let (began, mut pause) = (Instant::now(), FIRST);
+    loop {
+        let deadline = Some(Instant::now() + pause);
+        let workers = shared.gate.wait_ended(deadline);
+        let crews = shared.crews().map(|crew| crew.wait_ended(deadline));
+        if workers.is_empty() && crews == [true; 2] {
+            return;
+        }
+        let left = shared.crews().map(|crew| crew.left());
+        say(&ShutdownReport::new(shared, &workers, left, began), began.elapsed(), pause == FIRST);
+        pause = (2 * pause).min(LONGEST);
+    }
+}
+
+/// To standard error itself: `eprintln!` in a test would keep it until the test has ended.
+fn say(report: &ShutdownReport, waited: Duration, first: bool) {
+    let (going_on, waiting): (Vec<_>, Vec<_>) = report.stuck_tasks().iter().partition(|task| task.has_started());
+    let mut text = String::new();
+    for task in going_on.iter().take(MOST) {
+        let _ = writeln!(text, "giveway: dropping the runtime waits for {task}");
+        #[cfg(feature = "tracing")]
+        tracing::warn!(
+            target: "giveway",
+            id = %task.id(),
+            name = task.name(),
+            spawned_at = %task.spawned_at(),
+            worker = task.worker(),
+            is_blocking_job = task.is_blocking_job(),
+            waited_ms = waited.as_millis() as u64,
+            "dropping the runtime waits for a task: {task}"
+        );
+    }
+    let count = |count: usize, of: &str| format!("{count} {of}{}", if count == 1 { "" } else { "s" });
+    let mut others = Vec::new();
+    if going_on.len() > MOST {
+        others.push(count(going_on.len() - MOST, "other task or job"));
+    }
+    if !waiting.is_empty() {
+        others.push(format!("{} in the queue", count(waiting.len(), "blocking job")));
+    }
+    if going_on.is_empty() {
+        others.push(format!("{} in no task, but in a hook perhaps", count(report.stuck_threads(), "thread")));
+    }
+    if !others.is_empty() {
+        let others = others.join(" and ");
+        let _ = writeln!(text, "giveway: dropping the runtime waits for {others}, after {}", Rounded(waited));
+        #[cfg(feature = "tracing")]
+        tracing::warn!(target: "giveway", waited_ms = waited.as_millis() as u64, "dropping the runtime waits for {others}");
+    }
+    if first {
+        text.push_str(
+            "giveway: a task goes when its poll returns, a blocking job runs to its end; `Runtime::shutdown_timeout` does \
+             not wait for ever\n",
+        );
+    }
+    // Nobody is left to be told if that fails.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

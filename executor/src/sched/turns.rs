@@ -1,0 +1,177 @@
+//! How a core shares its time between its own queue and the injector.
+//!
+//! By ticks as long as polls are short: every [`INJECTOR_TICK`]th goes to the injector, and nobody reads a clock. But 61 polls
+//! of 10 ms each are most of a second. So a core that sees something in the injector, and has queued work of its own, looks at
+//! the clock: the injector goes first when this core has not been there for [`PATIENCE`]. That holds from the first long poll
+//! on, because a clock is read before the next; and it costs nothing while the injector is empty.
+//!
+//! What the core takes then depends on its own queue. Usually it takes its fair share of the injector and runs the first of it;
+//! the others go to the back of its deque, which is served within microseconds. If that would take longer than [`PATIENCE`], as
+//! far as the polls since the last visit tell, it takes one at a time, and the injector keeps its turn for as long as the core's
+//! own tasks had theirs: each side has half of the time, however long the polls on either are.
+//!
+//! tokio looks at its injection queue every so many polls, and learns how many from how long they take: the first long polls
+//! after short ones hold it up for as many.
+
+use super::INJECTOR_TICK;
+use std::cell::Cell;
+
+/// How long the injector may be left alone, in nanoseconds.
+const PATIENCE: u64 = 100_000;
+
+/// The longest turn of the injector: what the monitor grants a poll.
+const SLICE: u64 = 10_000_000;
+
+/// Who goes first at a tick.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InjectorTurn {
+    /// The core's own queue.
+    Not,
+    /// One task of the injector.
+    One,
+    /// The core's share of the injector.
+    Share,
+}
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub(super) struct InjectorTurns {
+    // The last visit by the clock, or the end of the injector's turn: when, and at which tick.
+    since: Cell<u64>,
+    since_tick: Cell<u32>,
+    // The injector's turn lasts until then. Zero if it had none since the core's own began.
+    until: Cell<u64>,
+}
+
+impl InjectorTurns {
+    /// Something waits in the injector, and the core has `queued` tasks of its own.
+    pub(super) fn next(&self, tick: u32, now: u64, queued: usize) -> InjectorTurn {
+        if now < self.until.get() {
+            self.count_from(tick, now);
+            return InjectorTurn::One;
+        }
+        if self.until.take() != 0 && tick.wrapping_sub(self.since_tick.get()) == 1 {
+            // What was taken last was the injector's, and has used up its turn.
+            self.count_from(tick, now);
+            return InjectorTurn::Not;
+        }
+        let own_turn = now.saturating_sub(self.since.get());
+        if own_turn < PATIENCE {
+            return if tick.is_multiple_of(INJECTOR_TICK) { InjectorTurn::Share } else { InjectorTurn::Not };
+        }
+        let polls = tick.wrapping_sub(self.since_tick.get()).max(1);
+        let whole_queue = (own_turn / u64::from(polls)).saturating_mul(queued as u64);
+        self.count_from(tick, now);
+        if whole_queue < PATIENCE {
+            return InjectorTurn::Share;
+        }
+        self.until.set(now + own_turn.min(SLICE));
+        InjectorTurn::One
+    }
+
+    fn count_from(&self, tick: u32, now: u64) {
+        self.since.set(now);
+        self.since_tick.set(tick);
+    }
+}
+
+/// Whether a core's deque takes long, by the clock. Then what becomes runnable on the core goes to the injector instead, which
+/// shares the core's time with the deque, and from which other cores take too. Otherwise each would wait for all the long ones.
+#[derive(Debug, Default)]
+pub(super) struct QueueLength {
+    long: Cell<bool>,
+    until: Cell<u64>,
+}
+
+/// For how long a deque is taken for long after it was seen to be: short polls in between, of what went ahead of it, say
+/// nothing about those that wait in it.
+const STAYS_LONG: u64 = 100_000_000;
+
+impl QueueLength {
+    /// The deque takes so long, if its polls are like those of late.
+    pub(super) fn learn(&self, now: u64, whole_queue: u64) {
+        if whole_queue > PATIENCE {
+            self.until.set(now + STAYS_LONG);
+            self.long.set(true);
+        } else if self.long.get() && now >= self.until.get() {
+            self.long.set(false);
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_long(&self) -> bool {
+        self.long.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: u64 = SLICE;
+
+    #[test]
+    fn short_polls_leave_it_to_the_tick_until_it_has_waited_for_long_enough() {
+        let turns = InjectorTurns::default();
+        let first: Vec<_> = (1..=400_u32).map(|tick| turns.next(tick, u64::from(tick) * 500, 3)).collect();
+        let visits: Vec<_> = (1..=400).filter(|&tick| first[tick - 1] != InjectorTurn::Not).collect();
+        // 200 polls are 100 microseconds.
+        assert_eq!(visits, [61, 122, 183, 200, 244, 305, 366, 400]);
+        assert!(!first.contains(&InjectorTurn::One));
+    }
+
+    #[test]
+    fn it_goes_first_after_the_first_long_poll_that_follows_short_ones() {
+        let turns = InjectorTurns::default();
+        let mut now = 0;
+        for tick in 1..=60 {
+            now += 100;
+            assert_eq!(turns.next(tick, now, 4), InjectorTurn::Not);
+        }
+        assert_ne!(turns.next(61 * 2 + 1, now + LONG, 4), InjectorTurn::Not);
+    }
+
+    #[test]
+    fn beside_long_polls_each_side_has_half_of_the_time() {
+        let turns = InjectorTurns::default();
+        let (mut now, mut times) = (1, [0, 0]);
+        for tick in 1..=10_000 {
+            let (side, poll) = match turns.next(tick, now, 4) {
+                InjectorTurn::Not => (0, LONG),
+                InjectorTurn::One => (1, 20_000),
+                InjectorTurn::Share => unreachable!("the queue takes four polls of 10 ms"),
+            };
+            times[side] += poll;
+            now += poll;
+        }
+        let [own, injected] = times;
+        assert!(own.abs_diff(injected) <= own / 10, "{own} and {injected}");
+    }
+
+    #[test]
+    fn an_empty_queue_of_its_own_lets_the_core_take_its_share() {
+        assert_eq!(InjectorTurns::default().next(1, LONG, 0), InjectorTurn::Share);
+    }
+
+    #[test]
+    fn a_long_queue_is_taken_for_long_until_it_was_short_for_a_while() {
+        let queue = QueueLength::default();
+        queue.learn(0, PATIENCE);
+        assert!(!queue.is_long());
+        queue.learn(1, 4 * LONG);
+        queue.learn(2, 0);
+        assert!(queue.is_long(), "a short poll in between");
+        queue.learn(1 + STAYS_LONG, 0);
+        assert!(!queue.is_long());
+    }
+
+    /// A clock that goes back, by whatever reason, is not a turn for ever.
+    #[test]
+    fn its_turn_ends() {
+        let turns = InjectorTurns::default();
+        assert_eq!(turns.next(1, 100 * LONG, 4), InjectorTurn::One);
+        assert_eq!(turns.next(2, 101 * LONG - 1, 4), InjectorTurn::One);
+        assert_eq!(turns.next(3, 101 * LONG, 4), InjectorTurn::Not);
+    }
+}

@@ -1,0 +1,75 @@
+//! Noticing a `fork`.
+//!
+//! A child has the parent's memory and descriptors, but none of its threads. A reactor from before the fork would take
+//! sockets and timers, and nobody would ever look at it. Worse, its epoll is the parent's own: whoever registers,
+//! deregisters or waits there from the child does so in the parent. So the child counts its forks, a reactor remembers the
+//! count it was made under, and everything that would reach the kernel or wait asks first: one load of a line that is
+//! hardly ever written.
+
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Tells a process from the children that it forks.
+///
+/// Not from those that are made behind the back of the C library, by the system call itself.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_io::driver::Birth;
+///
+/// let birth = Birth::here();
+/// assert!(!birth.is_elsewhere());
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Birth(u32);
+
+impl Birth {
+    /// Remembers this process.
+    ///
+    /// # Examples
+    ///
+    /// See [`Birth`].
+    pub fn here() -> Self {
+        static HANDLER: std::sync::Once = std::sync::Once::new();
+        extern "C" fn in_child() {
+            FORKS.fetch_add(1, Relaxed);
+        }
+        // SAFETY: the handler is async-signal-safe: it increments an atomic.
+        HANDLER.call_once(|| unsafe {
+            libc::pthread_atfork(None, None, Some(in_child));
+        });
+        // Ordering: relaxed. A child begins with one thread, which ran the handler itself.
+        Self(FORKS.load(Relaxed))
+    }
+
+    /// Whether this process is a fork of the one that was remembered.
+    ///
+    /// # Examples
+    ///
+    /// See [`Birth`].
+    #[inline]
+    pub fn is_elsewhere(self) -> bool {
+        FORKS.load(Relaxed) != self.0
+    }
+}
+
+/// The error of what would need the threads of a runtime from before the fork.
+#[cold]
+pub(crate) fn no_threads() -> io::Error {
+    io::Error::other(
+        "the Giveway runtime of this thread was started before a fork, and its threads do not exist in the child; start a \
+         new runtime in the child",
+    )
+}
+
+/// The error of a descriptor from before the fork.
+#[cold]
+pub(crate) fn no_report() -> io::Error {
+    io::Error::other(
+        "this descriptor belongs to a Giveway runtime that was started before a fork, and its threads do not exist in the \
+         child; make it in the child, or take it along with `into_std` and `from_std`",
+    )
+}

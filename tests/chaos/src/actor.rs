@@ -1,0 +1,110 @@
+//! A task that does one thing after another, as its own random numbers say.
+
+use crate::acts::{ACTS, TOTAL_WEIGHT};
+use crate::ledger::{Expected, Fate, Receipt, Ticket};
+use crate::random::Random;
+use crate::world::{Doing, World, lock};
+use giveway::task::{Builder, Class, JoinHandle};
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How often each act was made.
+pub(crate) static MADE: [AtomicU64; ACTS.len()] = [const { AtomicU64::new(0) }; ACTS.len()];
+
+/// A task that was started, and what its handle is expected to say.
+pub(crate) struct Started {
+    pub(crate) handle: JoinHandle<Receipt>,
+    pub(crate) expected: Expected,
+}
+
+impl Started {
+    /// Asks for its end.
+    pub(crate) fn abort(&mut self) {
+        self.expected.aborted = true;
+        self.handle.abort();
+    }
+
+    /// Waits for it, and compares. False if its runtime ended first.
+    pub(crate) async fn join(self) -> bool {
+        let result = self.handle.await;
+        self.expected.check(result)
+    }
+}
+
+/// The one who acts.
+pub(crate) struct Actor {
+    pub(crate) world: Arc<World>,
+    pub(crate) random: Random,
+    number: u64,
+    // How many tasks it has started.
+    tasks: u64,
+    doing: Arc<Doing>,
+}
+
+impl Actor {
+    pub(crate) fn new(world: &Arc<World>, number: u64, random: Random) -> Self {
+        Self { world: world.clone(), random, number, tasks: 0, doing: world.register(number) }
+    }
+
+    /// Makes so many acts, or fewer if the runtime closes.
+    pub(crate) async fn play(mut self, acts: u64) {
+        for _ in 0..acts {
+            if self.world.closes() {
+                return;
+            }
+            let index = self.choose();
+            *lock(&self.doing) = ACTS[index].name;
+            (ACTS[index].make)(&mut self).await;
+            MADE[index].fetch_add(1, Relaxed);
+            self.world.tick();
+        }
+        *lock(&self.doing) = "done";
+    }
+
+    fn choose(&mut self) -> usize {
+        let mut left = self.random.below(TOTAL_WEIGHT);
+        let chosen = ACTS.iter().position(|act| {
+            let this = left < act.weight;
+            left = left.saturating_sub(act.weight);
+            this
+        });
+        chosen.expect("the weights add up")
+    }
+
+    /// An entry in the books for a new task.
+    pub(crate) fn ticket(&mut self, fate: Fate) -> (Ticket, Expected) {
+        self.tasks += 1;
+        let number = self.number << 32 | self.tasks;
+        let expected = Expected { world: self.world.clone(), number, fate, aborted: false };
+        (Ticket::new(&self.world, number, fate), expected)
+    }
+
+    /// Starts a task, in one of the ways there are.
+    pub(crate) fn start(&mut self, fate: Fate, body: impl Future<Output = ()> + Send + 'static) -> Started {
+        let (ticket, expected) = self.ticket(fate);
+        let task = with_ticket(ticket, body);
+        let handle = match self.random.below(8) {
+            0 => giveway::spawn_background(task),
+            1 => self.world.handle().spawn(task),
+            2 => self.world.handle().spawn_background(task),
+            3 => Builder::new().name("named").spawn(task),
+            4 => Builder::new().class(Class::Foreground).spawn_on(task, self.world.handle()),
+            _ => giveway::spawn(task),
+        };
+        Started { handle, expected }
+    }
+}
+
+/// A task that ends as its ticket says, after `body`.
+pub(crate) async fn with_ticket(ticket: Ticket, body: impl Future<Output = ()>) -> Receipt {
+    body.await;
+    match ticket.fate() {
+        Fate::Finishes | Fate::FinishesWithBomb => ticket.finish(),
+        Fate::Panics => ticket.panic(),
+        Fate::Held | Fate::HeldWithBomb => {
+            let _held = ticket;
+            pending().await
+        }
+    }
+}

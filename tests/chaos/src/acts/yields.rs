@@ -1,0 +1,90 @@
+//! Giving way, budgets and pacing.
+
+use crate::actor::Actor;
+use crate::acts::burst::join_all;
+use crate::ledger::Fate;
+use crate::random::Random;
+use futures::FutureExt;
+use giveway::elastic::Pacer;
+use giveway::{budget, should_yield, yield_now, yield_now_if_busy};
+use std::future::ready;
+use std::time::Duration;
+
+async fn polite(mut random: Random, steps: usize) {
+    for _ in 0..steps {
+        match random.below(10) {
+            0 => yield_now().await,
+            1 => futures::select_biased! {
+                () = yield_now_if_busy().fuse() => {}
+                () = ready(()).fuse() => {}
+            },
+            2 => _ = futures::join!(yield_now_if_busy(), yield_now_if_busy()),
+            3 if should_yield() => yield_now_if_busy().await,
+            4 => budget::consume().await,
+            5 => budget::unconstrained(async { (0..200).for_each(|_| _ = budget::consume().now_or_never()) }).await,
+            6 => budget::with_budget(random.below(8) as u8, || _ = budget::consume().now_or_never()),
+            7 => (0..random.below(2_000)).for_each(|_| std::hint::spin_loop()),
+            _ => yield_now_if_busy().await,
+        }
+    }
+}
+
+/// Tasks with yield points of all kinds, and this one too.
+pub(crate) async fn yields(actor: &mut Actor) {
+    let (count, steps) = (1 + actor.random.small(7), 1 + actor.random.small(255));
+    let tasks = (0..count).map(|_| {
+        let random = actor.random.child();
+        actor.start(Fate::Finishes, polite(random, steps))
+    });
+    let tasks = tasks.collect();
+    polite(actor.random.child(), actor.random.clone().index(32)).await;
+    join_all(tasks).await;
+}
+
+/// Background tasks without yield points, and foreground ones that they wait for.
+pub(crate) async fn background(actor: &mut Actor) {
+    let count = 1 + actor.random.small(7);
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        let (mut random, world) = (actor.random.child(), actor.world.clone());
+        let number = actor.random.below(1 << 24) | 1 << 25;
+        let (ticket, expected) = actor.ticket(Fate::Finishes);
+        let body = async move {
+            let mut own = Actor::new(&world, number, random.child());
+            for _ in 0..random.small(127) {
+                budget::consume().await;
+                if random.once_in(16) {
+                    let child = own.start(Fate::Finishes, polite(random.child(), 3));
+                    if random.once_in(2) && !child.join().await {
+                        return;
+                    }
+                }
+            }
+        };
+        let handle = giveway::spawn_background(crate::actor::with_ticket(ticket, body));
+        tasks.push(crate::actor::Started { handle, expected });
+    }
+    join_all(tasks).await;
+}
+
+/// Tasks that are paced. With a slice so small that it is spent and waited for.
+pub(crate) async fn paced(actor: &mut Actor) {
+    let count = 1 + actor.random.small(3);
+    let tasks = (0..count).map(|_| {
+        let (mut random, slice) = (actor.random.child(), 20 + actor.random.below(500));
+        actor.start(Fate::Finishes, async move {
+            let pacer = Pacer::with_slice(Duration::from_micros(slice));
+            for _ in 0..1 + random.below(8) {
+                (0..random.below(3_000)).for_each(|_| std::hint::spin_loop());
+                if random.once_in(8) {
+                    // Given up in the middle.
+                    _ = pacer.pace().now_or_never();
+                } else {
+                    pacer.pace().await;
+                }
+            }
+        })
+    });
+    let tasks = tasks.collect();
+    join_all(tasks).await;
+}

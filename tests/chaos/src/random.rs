@@ -1,0 +1,55 @@
+//! Random numbers of which each actor has its own, made from the seed and the actor's number.
+
+/// SplitMix64: small, and different seeds give unrelated sequences.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// The sequence of these numbers.
+    pub(crate) fn of(numbers: &[u64]) -> Self {
+        let mut random = Self(0);
+        for number in numbers {
+            random.0 = random.next() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        random
+    }
+
+    /// A sequence for a child of whoever has this one.
+    pub(crate) fn child(&mut self) -> Self {
+        Self(self.next())
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, which is not zero.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// The same for indices and counts.
+    pub(crate) fn index(&mut self, n: usize) -> usize {
+        self.below(n as u64) as usize
+    }
+
+    /// True once in `n` times.
+    pub(crate) fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these.
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.index(of.len())]
+    }
+
+    /// Mostly small numbers, at most `most`: each bit fewer is as likely.
+    pub(crate) fn small(&mut self, most: usize) -> usize {
+        let bits = 1 + self.index(most.ilog2() as usize + 1);
+        (self.index(1 << bits)).min(most)
+    }
+}

@@ -1,0 +1,135 @@
+//! While the drop of a runtime waits, it says for what, on standard error: at first after a second, then again and again.
+
+use super::blocking::{limited, occupy_thread};
+use giveway::task::{Builder, Class};
+use giveway::{Runtime, block_in_place};
+use giveway_tests::{Gate, isolated, on_drop, recv, runtime, watch};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+/// Gives the lines that this process writes to standard error from now on, in a process of its own.
+fn lines_of_stderr() -> Receiver<String> {
+    let mut ends = [0; 2];
+    // SAFETY: it writes two descriptors to an array of two.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    // SAFETY: the descriptors are new, and nobody else's.
+    let [read, write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+    // SAFETY: both are descriptors; no memory is involved.
+    assert_eq!(unsafe { libc::dup2(write.as_raw_fd(), 2) }, 2);
+    let (line, lines) = mpsc::channel();
+    thread::spawn(move || BufReader::new(read).lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    lines
+}
+
+/// The next line that says what the drop waits for.
+fn next(lines: &Receiver<String>) -> String {
+    loop {
+        let line = recv(lines);
+        if line.contains("dropping the runtime waits for") {
+            return line;
+        }
+    }
+}
+
+/// Drops `runtime` elsewhere, hands the lines that it says to `look`, and then lets it come to its end.
+fn while_dropped(runtime: Runtime, release: &Gate, look: impl FnOnce(&Receiver<String>)) {
+    let lines = lines_of_stderr();
+    let dropper = thread::spawn(move || drop(runtime));
+    look(&lines);
+    assert!(!dropper.is_finished());
+    release.open();
+    dropper.join().unwrap();
+}
+
+#[test]
+fn a_drop_that_waits_for_a_poll_says_so_again_and_again() {
+    isolated("shutdown_says::a_drop_that_waits_for_a_poll_says_so_again_and_again", || {
+        let _watch = watch();
+        let (runtime, gate, begun) = (runtime(2), Gate::new(), Gate::new());
+        let (waits, begins) = (gate.clone(), begun.clone());
+        let poll = async move {
+            begins.open();
+            waits.wait();
+        };
+        let task = Builder::new().name("snail").spawn_on(poll, runtime.handle());
+        let (id, line) = (task.id(), line!() - 1);
+        begun.wait();
+        while_dropped(runtime, &gate, |lines| {
+            let seconds = [(); 2].map(|()| {
+                let said = next(lines);
+                let what = format!("task \"snail\" ({id}), spawned at {}:{line}:", file!());
+                assert!(said.contains(&what) && said.contains("keeps worker "), "{said}");
+                let seconds = said.split("in one poll for ").nth(1).and_then(|rest| rest.split_once(" s,"));
+                seconds.and_then(|(seconds, _)| seconds.parse::<u64>().ok()).unwrap_or_else(|| panic!("{said}"))
+            });
+            assert!(seconds[0] >= 1 && seconds[1] > seconds[0], "{seconds:?}");
+        });
+        futures::executor::block_on(task).unwrap();
+    });
+}
+
+#[test]
+fn a_drop_that_waits_for_blocking_jobs_says_so() {
+    isolated("shutdown_says::a_drop_that_waits_for_blocking_jobs_says_so", || {
+        let _watch = watch();
+        let (runtime, gate) = (limited(1, 1), Gate::new());
+        let job = occupy_thread(runtime.handle(), &gate);
+        (0..3).for_each(|_| drop(runtime.spawn_blocking(|| ())));
+        while_dropped(runtime, &gate, |lines| {
+            let said = next(lines);
+            let id = job.id();
+            assert!(
+                said.contains(&format!("task {id}, ")) && said.contains("a blocking job that has not ended"),
+                "{said}"
+            );
+            let said = next(lines);
+            assert!(said.contains("3 blocking jobs in the queue"), "{said}");
+        });
+    });
+}
+
+#[test]
+fn a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so() {
+    isolated("shutdown_says::a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so", || {
+        let _watch = watch();
+        let (runtime, gate, begun) = (runtime(1), Gate::new(), Gate::new());
+        let waits = gate.clone();
+        let guard = on_drop(move || waits.wait());
+        let clings = Builder::new().name("limpet").spawn_on(giveway_tests::hold(guard), runtime.handle());
+        let (waits, begins) = (gate.clone(), begun.clone());
+        let call = async move {
+            block_in_place(|| {
+                // The core is elsewhere from here on.
+                giveway::block_on(giveway::spawn(async {})).unwrap();
+                begins.open();
+                waits.wait();
+            })
+        };
+        let blocks = Builder::new().name("ox").class(Class::Foreground).spawn_on(call, runtime.handle());
+        begun.wait();
+        while_dropped(runtime, &gate, |lines| {
+            let mut said = [next(lines), next(lines)];
+            said.sort_by_key(|line| line.contains("ox"));
+            assert!(said[0].contains("\"limpet\"") && said[0].contains("in its destructor for "), "{said:?}");
+            assert!(said[1].contains("\"ox\"") && said[1].contains("blocks in place for "), "{said:?}");
+        });
+        drop((clings, blocks));
+    });
+}
+
+#[test]
+fn a_drop_that_waits_for_a_hook_says_so() {
+    isolated("shutdown_says::a_drop_that_waits_for_a_hook_says_so", || {
+        let _watch = watch();
+        let gate = Gate::new();
+        let waits = gate.clone();
+        let runtime = giveway::Builder::new().workers(1).on_thread_stop(move || waits.wait()).build().unwrap();
+        while_dropped(runtime, &gate, |lines| {
+            let said = next(lines);
+            assert!(said.contains("1 thread in no task"), "{said}");
+        });
+    });
+}
