@@ -5,7 +5,7 @@ use super::blocking_end::assert_cancelled;
 use futures::task::Spawn;
 use giveway::task::JoinHandle;
 use giveway::{Handle, Runtime, block_in_place, block_on, spawn, spawn_blocking, yield_now};
-use giveway_tests::{Drops, Gate, eventually, isolated, on_drop, watch};
+use giveway_tests::{Drops, Gate, eventually, isolated, occupy, on_drop, watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -236,6 +236,8 @@ fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
         let _watch = watch();
         let (runtime, gate, runs) = (with_huge_stacks(1), Gate::new(), Arc::new(AtomicUsize::new(0)));
         let busy = occupy_thread(runtime.handle(), &gate);
+        // A worker that ends leaves room for another thread.
+        let held = occupy(runtime.handle(), 1, &gate);
         refuse_huge_stacks();
         for _ in 0..100 {
             let runs = runs.clone();
@@ -249,17 +251,23 @@ fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
         dropper.join().unwrap();
         assert_eq!(runs.load(SeqCst), 100);
         futures::executor::block_on(busy).unwrap();
+        drop(held);
     });
 }
 
-/// There is no thread to drop them on but the caller's.
+/// There is no thread to drop them on but the caller's: the one blocking thread is in a job, no second one is allowed, and the
+/// one that a shutdown starts to drop jobs is refused. The worker stays too, for the room of a stack that is freed would do for
+/// another.
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread() {
     isolated("blocking_refused::jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread", || {
         let _watch = watch();
-        let (runtime, gate, drops) = (with_huge_stacks(1), Gate::new(), Drops::of(10));
+        let (gate, drops) = (Gate::new(), Drops::of(10));
+        let builder = giveway::Builder::new().workers(1).stack_size(HUGE).max_blocking_threads(1);
+        let runtime = builder.build().expect("address space is plenty");
         let busy = occupy_thread(runtime.handle(), &gate);
+        let held = occupy(runtime.handle(), 1, &gate);
         refuse_huge_stacks();
         let jobs: Vec<_> = (0..10)
             .map(|i| {
@@ -272,5 +280,6 @@ fn jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread() {
         jobs.into_iter().for_each(assert_cancelled);
         gate.open();
         futures::executor::block_on(busy).unwrap();
+        drop(held);
     });
 }
