@@ -11,6 +11,7 @@ pub mod peers;
 pub mod report;
 pub mod requests;
 pub mod rows;
+pub mod second_socket;
 pub mod usage;
 pub mod wake;
 pub mod work;

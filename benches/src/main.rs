@@ -4,7 +4,8 @@
 //! `cargo run --release -p giveway-benches [-- --rounds N] [--workers N] [--row TEXT] [--into PAGE]`
 //!
 //! Some five minutes; `--row yield` or `--row requests` in less. `--into docs/benchmarks.md` puts the table where it
-//! belongs. The question each line asks is at its function: `rows.rs`, `cost.rs`, `wake.rs`, `requests.rs`. Rounds are
+//! belongs. The question each line asks is at its function: `rows.rs`, `cost.rs`, `wake.rs`, `requests.rs`,
+//! `second_socket.rs`. Rounds are
 //! interleaved (every peer once, then every peer again, in rotating order), so that a slow minute of the machine hits all
 //! alike; only ratios mean anything on another machine. What is not isolated: all peers are alive in one process, the idle
 //! ones asleep.
@@ -16,7 +17,7 @@ use giveway_benches::report::{self, Goal, Line, Summary};
 use giveway_benches::rows::{self, ROWS, Row};
 use giveway_benches::usage::usage;
 use giveway_benches::work::{interleaved, percentile, rounds_per_microsecond};
-use giveway_benches::{requests, wake};
+use giveway_benches::{requests, second_socket, wake};
 use std::time::{Duration, Instant};
 
 /// Rounds of what takes seconds a round.
@@ -103,6 +104,7 @@ fn run(options: &Options) -> Result<(), String> {
     }
     beside_wake_ups(&mut table, options, 512);
     beside_long_polls(&mut table, options);
+    beside_an_idle_worker(&mut table);
     yield_calls(&mut table, options.workers);
     ROWS.iter().enumerate().for_each(|(index, row)| micro(&mut table, options, index, row));
     if table.lines.is_empty() {
@@ -216,6 +218,33 @@ fn beside_long_polls(table: &mut Table<'_>, options: &Options) {
         let (load, peers) = (load(), [requests::<Giveway>, requests::<Tokio>, requests::<Smol>]);
         let samples = interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3)));
         table.add_columns(over_tcp, samples);
+    }
+}
+
+/// A worker is idle, another in a poll: how long does a socket wait that becomes ready meanwhile? As a multiple of the wait
+/// beside no poll, in the same round.
+fn beside_an_idle_worker(table: &mut Table<'_>) {
+    const POLLS: [(u64, &str); 4] = [(100, "0.1"), (500, "0.5"), (2_000, "2"), (5_000, "5")];
+    const TRIPS: usize = 100;
+    fn sample<P: Peer>(rounds_per_microsecond: u64) -> [f64; 2 * POLLS.len()] {
+        let waits = |poll| {
+            let mut waits = second_socket::run::<P>(TRIPS, poll, rounds_per_microsecond);
+            [0.5, 0.9].map(|part| percentile(&mut waits, part))
+        };
+        let alone = waits(0);
+        let beside = POLLS.map(|(poll, _)| waits(poll));
+        std::array::from_fn(|column| beside[column / 2][column % 2] / alone[column % 2])
+    }
+    let names: [_; 2 * POLLS.len()] = std::array::from_fn(|column| {
+        let (poll, part) = (POLLS[column / 2].1, ["p50", "p90"][column % 2]);
+        let name =
+            format!("ready socket beside a poll of {poll} ms and an idle worker, {part}, times the wait beside none");
+        (name, Goal::AtMost(1.5))
+    });
+    if names.iter().any(|(name, _)| table.wants(name)) {
+        let rounds = rounds_per_microsecond(1);
+        let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
+        table.add_columns(names, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(rounds))));
     }
 }
 

@@ -6,7 +6,7 @@
 //! turns it red. The slot's model is beside the slot.
 
 use crate::monitor::Monitor;
-use crate::parker::Parker;
+use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Gate, Phase};
 use crate::sched::{CountedOut, IdleSet, PoliteSet, YieldQueue, Yielded};
 use crate::sync::{AtomicBool, AtomicUsize, model, thread};
@@ -384,8 +384,8 @@ fn yield_against_sleep() {
     });
 }
 
-/// A worker goes to wait in the reactor, finds that taken, and parks, while another thread wakes it: it wakes, wherever it
-/// was.
+/// A worker goes to wait in the reactor, finds the turn taken, waits beside it and parks, while another thread wakes it: it
+/// wakes, wherever it was.
 ///
 /// Red (deadlock) without the fence in `park_elsewhere`, and without the one in `unpark_from`. (That `take_token` releases
 /// goes unnoticed: loom's fences are stronger than the standard's.)
@@ -398,10 +398,17 @@ fn park_elsewhere_against_unpark() {
         reactor.bind();
         let waker = thread::spawn({
             let state = state.clone();
-            move || state.0.unpark_from(|| state.1.unpark())
+            move || {
+                state.0.unpark_from(|place| {
+                    if place == Elsewhere::Second {
+                        state.1.unpark();
+                    }
+                });
+            }
         });
-        // As in `Worker::wait`: blocks there, and is called back or finds its token.
-        parker.park_elsewhere(|has_token| {
+        // As in `Worker::wait_in_place`: the turn is taken. Blocks beside it, and is called back or finds its token.
+        parker.park_elsewhere(Elsewhere::Turn, |_| ());
+        parker.park_elsewhere(Elsewhere::Second, |has_token| {
             if !has_token() {
                 reactor.park();
             }
@@ -426,7 +433,7 @@ fn call_back_against_look() {
         let waker = thread::spawn({
             let state = state.clone();
             move || {
-                state.0.unpark_from(|| {
+                state.0.unpark_from(|_| {
                     // A swap, as is the other: loom does not say which of two plain stores was the last.
                     state.2.swap(true, SeqCst);
                 });
@@ -443,7 +450,7 @@ fn call_back_against_look() {
             }
         });
         let (parker, turn, called) = &*state;
-        parker.park_elsewhere(|has_token| {
+        parker.park_elsewhere(Elsewhere::Turn, |has_token| {
             if turn.swap(true, AcqRel) {
                 // It comes again, or parks in its own place.
                 return;
@@ -453,6 +460,54 @@ fn call_back_against_look() {
                 waker.join().unwrap();
                 looker.join().unwrap();
                 assert!(called.load(SeqCst), "it waits for a call that another has taken");
+            }
+        });
+    });
+}
+
+/// A worker is about to wait in its turn at the reactor and is called back, while the second, which waits beside the turn, is
+/// handed the call: the worker sees its token, or the call is passed on. (For a call that the first is handed and that is for
+/// the second the names change places.)
+///
+/// Red if the second drops the call, and if it does so without having held the lock of the turn.
+#[test]
+fn call_against_second() {
+    model(|| {
+        // Ordering: as in `call_back_against_look`.
+        let state = Arc::new((Parker::new(), AtomicBool::new(false), AtomicBool::new(false)));
+        let waker = thread::spawn({
+            let state = state.clone();
+            move || {
+                state.0.unpark_from(|_| {
+                    state.2.swap(true, SeqCst);
+                });
+            }
+        });
+        let second = thread::spawn({
+            let state = state.clone();
+            move || {
+                let (_, turn, called) = &*state;
+                if called.swap(false, SeqCst) {
+                    // As `Reactor::pass_on`.
+                    let must_hear = turn.swap(true, AcqRel);
+                    if must_hear {
+                        called.swap(true, SeqCst);
+                    } else {
+                        turn.swap(false, Release);
+                    }
+                }
+            }
+        });
+        let (parker, turn, called) = &*state;
+        parker.park_elsewhere(Elsewhere::Turn, |has_token| {
+            if turn.swap(true, AcqRel) {
+                // The second has it for a moment, and passes: the worker comes again.
+                return;
+            }
+            if !has_token() {
+                waker.join().unwrap();
+                second.join().unwrap();
+                assert!(called.load(SeqCst), "it waits for a call that the second has dropped");
             }
         });
     });

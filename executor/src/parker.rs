@@ -3,23 +3,39 @@
 //! A token of our own over the thread's parking place: `std::thread::park` may return for no reason, and user code
 //! may call it or `unpark` too, so neither its return nor its token means anything to us.
 
-use crate::sync::{AtomicBool, fence, thread};
+use crate::sync::{AtomicBool, AtomicU8, fence, thread};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+/// Where a thread waits for its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// In its turn at the reactor.
+    Turn = 1,
+    /// In the reactor, beside the thread that has the turn.
+    Second = 2,
+}
+
+impl Elsewhere {
+    fn from_word(word: u8) -> Option<Self> {
+        [Self::Turn, Self::Second].into_iter().find(|place| *place as u8 == word)
+    }
+}
 
 /// A place for one thread to park.
 pub(crate) struct Parker {
     // Not modelled: whoever is bound does not wait here when another comes, and a stale one is woken in vain.
     thread: Mutex<Option<thread::Thread>>,
     token: AtomicBool,
-    // The thread waits somewhere else for its token, and has to be called back from there. Written by that thread.
-    elsewhere: AtomicBool,
+    // The thread waits somewhere else for its token, and has to be called back from there: an `Elsewhere`, or zero. Written by
+    // that thread.
+    elsewhere: AtomicU8,
 }
 
 impl Parker {
     pub(crate) fn new() -> Self {
-        Self { thread: Mutex::new(None), token: AtomicBool::new(false), elsewhere: AtomicBool::new(false) }
+        Self { thread: Mutex::new(None), token: AtomicBool::new(false), elsewhere: AtomicU8::new(0) }
     }
 
     /// Makes the calling thread the one that parks here, in the place of another that does so no more.
@@ -65,24 +81,24 @@ impl Parker {
         self.token.load(Relaxed)
     }
 
-    /// Waits somewhere else, in `block`. That may return for any reason, and takes no token. It is given a way to ask for
+    /// Waits at `place`, in `block`. That may return for any reason, and takes no token. It is given a way to ask for
     /// one, and has to, before it waits but when nobody can take a call-back from it any more.
-    pub(crate) fn park_elsewhere(&self, block: impl FnOnce(&dyn Fn() -> bool)) {
-        self.elsewhere.store(true, Relaxed);
-        // Ordering: SeqCst fence, partner of the one in `unpark_from`: either the waker sees us elsewhere, and calls us
-        // back, or we see its token.
+    pub(crate) fn park_elsewhere(&self, place: Elsewhere, block: impl FnOnce(&dyn Fn() -> bool)) {
+        self.elsewhere.store(place as u8, Relaxed);
+        // Ordering: SeqCst fence, partner of the one in `unpark_from`: either the waker sees us at this place, and calls us
+        // back from there, or we see its token.
         fence(SeqCst);
         block(&|| self.token.load(Relaxed));
-        self.elsewhere.store(false, Relaxed);
+        self.elsewhere.store(0, Relaxed);
     }
 
     /// Leaves a token, and wakes the thread if it waits. Tokens do not add up.
     pub(crate) fn unpark(&self) {
-        self.unpark_from(|| unreachable!("this thread parks nowhere else"));
+        self.unpark_from(|place| unreachable!("this thread does not park at {place:?}"));
     }
 
     /// Leaves a token, and wakes the thread if it waits: with `call_back` if it waits elsewhere.
-    pub(crate) fn unpark_from(&self, call_back: impl FnOnce()) {
+    pub(crate) fn unpark_from(&self, call_back: impl FnOnce(Elsewhere)) {
         // Ordering: the release half is the partner of `take_token`. The acquire half keeps a second waker in the
         // same chain as the first, so that the thread sees the work of both; and shows where the thread is.
         if self.token.swap(true, AcqRel) {
@@ -90,8 +106,8 @@ impl Parker {
         }
         // Ordering: SeqCst fence, partner of the one in `park_elsewhere`.
         fence(SeqCst);
-        if self.elsewhere.load(Relaxed) {
-            call_back();
+        if let Some(place) = Elsewhere::from_word(self.elsewhere.load(Relaxed)) {
+            call_back(place);
         } else {
             let thread = self.lock().clone();
             if let Some(thread) = thread {

@@ -17,6 +17,7 @@ pub mod net;
 mod punctual;
 mod reactor;
 mod scope;
+mod second;
 mod source;
 mod sources;
 mod sys;

@@ -15,9 +15,10 @@ use crate::holder::{Holder, Who};
 use crate::horizon::Horizon;
 use crate::punctual::Punctual;
 use crate::scope;
+use crate::second::{Place, Second, must_hear, try_lock};
 use crate::source::{Direction, Source};
 use crate::sources::Sources;
-use crate::sys::{Events, Waiter};
+use crate::sys::{Events, TWO_MAY_WAIT, Waiter};
 use crate::timer::{self, NEVER, Shard};
 use crossbeam_utils::CachePadded;
 use std::any::Any;
@@ -29,7 +30,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -54,10 +55,13 @@ impl Home {
     pub(crate) fn notify(&self) {
         // In the child of a fork there is none, and it would be the parent's that is called.
         if !self.birth.is_elsewhere() {
-            self.waiter.notify();
+            self.waiter.notify(Place::First);
         }
     }
 }
+
+/// The second sleeps for so many nanoseconds beyond the first timer: if the first is there, it has fired it by then.
+const SECOND_IS_LATER: u64 = 100_000;
 
 /// What whoever has the turn needs.
 #[derive(Debug)]
@@ -88,6 +92,8 @@ pub struct Reactor {
     home: Arc<Home>,
     // Held by whoever takes a turn.
     turn: Mutex<Seat>,
+    // The place of a thread that waits beside the one that has the turn.
+    second: Second,
     sources: Mutex<Sources>,
     // How many there are, to know without the lock whether the kernel has to be asked.
     registered: AtomicUsize,
@@ -153,6 +159,7 @@ impl Reactor {
         let home = Arc::new(Home { waiter: Waiter::new()?, birth, horizon: CachePadded::new(Horizon::new()) });
         Ok(Arc::new(Self {
             turn: Mutex::new(Seat { events: Events::new(), punctual: Punctual::default() }),
+            second: Second::new(),
             sources: Mutex::default(),
             registered: AtomicUsize::new(0),
             shards: (0..=shards).map(|_| Shard::acquire(home.clone())).collect(),
@@ -369,16 +376,12 @@ impl Reactor {
     /// See the page of the [module](crate::driver).
     pub fn turn(&self, wait: Wait<'_>, woken: &mut Vec<Waker>) -> io::Result<Turn> {
         self.check_here()?;
-        let seat = match self.turn.try_lock() {
-            Ok(seat) => seat,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return Ok(match self.holder.ask() {
-                    Who::Passes => Turn::Looks,
-                    Who::Returns => Turn::Returns,
-                    Who::Waits => Turn::Waits,
-                });
-            }
+        let Some(seat) = try_lock(&self.turn) else {
+            return Ok(match self.holder.ask() {
+                Who::Passes => Turn::Looks,
+                Who::Returns => Turn::Returns,
+                Who::Waits => Turn::Waits,
+            });
         };
         let mut sitting = Sitting { reactor: self, seat };
         if scope::drives(self) {
@@ -391,10 +394,85 @@ impl Reactor {
         };
         let now = self.now();
         self.looked_at.store(now, Relaxed);
-        let result = result.map(|()| self.dispatch(&mut sitting.seat.events, woken));
+        let result = result.map(|()| self.dispatch(Place::First, &mut sitting.seat.events, woken));
         drop(sitting);
         self.shards.iter().for_each(|shard| shard.fire(now, woken));
         result.map(|()| Turn::Taken)
+    }
+
+    /// Waits beside the thread that has the turn, until something is ready or due, or [`notify_second`](Self::notify_second)
+    /// is called; unless `not_to` says that it is not to wait. It is asked with the place in hand. Adds whom to wake to
+    /// `woken`; the caller wakes them, with no lock held.
+    ///
+    /// For executors whose polls are long: a worker that leaves its turn with a task in hand leaves a second behind, and a
+    /// socket that becomes ready meanwhile does not wait for the end of the poll.
+    ///
+    /// False if another thread is in this place, or the system knows no such thing: the caller waits elsewhere. A thread that
+    /// could have the [turn](Self::turn) is to take that instead; timers are looked at here, but only those that were known
+    /// when the wait began, and a tenth of a millisecond late.
+    ///
+    /// # Errors
+    ///
+    /// As for [`turn`](Self::turn).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_io::driver::{Reactor, Turn, Wait};
+    /// use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    /// use std::thread;
+    ///
+    /// let reactor = Reactor::new(2)?;
+    /// let called = AtomicBool::new(false);
+    /// thread::scope(|threads| {
+    ///     let second = threads.spawn(|| {
+    ///         while !called.load(SeqCst) {
+    ///             if !reactor.wait_second(&|| called.load(SeqCst), &mut Vec::new()).unwrap() {
+    ///                 break; // not on this system
+    ///             }
+    ///         }
+    ///     });
+    ///     // The turn is free meanwhile.
+    ///     assert_eq!(reactor.turn(Wait::Not, &mut Vec::new()).unwrap(), Turn::Taken);
+    ///     called.store(true, SeqCst);
+    ///     reactor.notify_second();
+    ///     second.join().unwrap();
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait_second(&self, not_to: &dyn Fn() -> bool, woken: &mut Vec<Waker>) -> io::Result<bool> {
+        self.check_here()?;
+        let Some(mut seated) = self.second.take().filter(|_| TWO_MAY_WAIT) else { return Ok(false) };
+        if not_to() {
+            return Ok(true);
+        }
+        let timeout = match self.earliest() {
+            NEVER => None,
+            earliest => {
+                let until = earliest.saturating_add(SECOND_IS_LATER);
+                Some(Duration::from_nanos(until.saturating_sub(self.now())))
+            }
+        };
+        self.home.waiter.wait(&mut seated.events, timeout)?;
+        let now = self.now();
+        self.looked_at.store(now, Relaxed);
+        self.dispatch(Place::Second, &mut seated.events, woken);
+        drop(seated);
+        self.shards.iter().for_each(|shard| shard.fire(now, woken));
+        Ok(true)
+    }
+
+    /// Whether a thread waits in the reactor, in either place: a hint.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let reactor = giveway_io::driver::Reactor::new(1)?;
+    /// assert!(!reactor.is_attended());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_attended(&self) -> bool {
+        self.holder.ask() == Who::Waits || self.second.is_taken()
     }
 
     /// Asks the kernel, if there is anything to ask for.
@@ -443,9 +521,13 @@ impl Reactor {
         Ok(())
     }
 
-    fn dispatch(&self, events: &mut Events, woken: &mut Vec<Waker>) {
+    /// Hands out what a thread in that place was told.
+    fn dispatch(&self, place: Place, events: &mut Events, woken: &mut Vec<Waker>) {
         if events.is_empty() {
             return;
+        }
+        if events.calls(place.other()) {
+            self.pass_on(place.other());
         }
         let sources = self.lock_sources();
         for event in events.iter() {
@@ -461,6 +543,18 @@ impl Reactor {
         events.clear();
     }
 
+    /// Passes on a call for that place, which a thread in the other one was handed.
+    #[cold]
+    fn pass_on(&self, place: Place) {
+        let must_hear = match place {
+            Place::First => must_hear(&self.turn),
+            Place::Second => self.second.must_hear(),
+        };
+        if must_hear {
+            self.home.waiter.notify(place);
+        }
+    }
+
     /// Calls back the thread that waits in its turn. One that is about to has to find out by itself, by what it is asked
     /// when it has the turn ([`Wait::Unless`]): another turn may come first, and take the call with it.
     ///
@@ -469,6 +563,18 @@ impl Reactor {
     /// See the page of the [module](crate::driver).
     pub fn notify(&self) {
         self.home.notify();
+    }
+
+    /// Calls back the thread that waits [beside the one that has the turn](Self::wait_second). One that is about to has to find
+    /// out by itself, as for [`notify`](Self::notify).
+    ///
+    /// # Examples
+    ///
+    /// See [`wait_second`](Self::wait_second).
+    pub fn notify_second(&self) {
+        if TWO_MAY_WAIT && !self.birth.is_elsewhere() {
+            self.home.waiter.notify(Place::Second);
+        }
     }
 
     fn lock_sources(&self) -> MutexGuard<'_, Sources> {

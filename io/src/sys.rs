@@ -3,9 +3,9 @@
 //! Two ways with one face: epoll by itself on Linux, `polling` elsewhere and with the feature `portable`. Both in edge mode.
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
-pub(crate) use epoll::{Events, REPORTS_ENDS, Waiter, slack};
+pub(crate) use epoll::{Events, REPORTS_ENDS, TWO_MAY_WAIT, Waiter, slack};
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
-pub(crate) use portable::{Events, REPORTS_ENDS, Waiter, slack};
+pub(crate) use portable::{Events, REPORTS_ENDS, TWO_MAY_WAIT, Waiter, slack};
 
 /// Asks the kernel not to let this thread oversleep for company: by default it may add 50 µs to any timeout, to wake several
 /// threads at once. Timers here keep less than that. For threads that wait in a reactor, once each.
@@ -37,6 +37,7 @@ pub(crate) struct Event {
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 mod epoll {
     use super::Event;
+    use crate::second::Place;
     use polling::{PollMode, Poller};
     use rustix::event::epoll::{self, EventFlags};
     use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -47,8 +48,16 @@ mod epoll {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::time::Duration;
 
-    /// The key of our own eventfd; `polling` keeps the one above it to itself.
-    const NOTIFY: usize = usize::MAX - 1;
+    /// The keys of our own eventfds; `polling` keeps the one above them to itself.
+    const fn call_key(place: Place) -> usize {
+        match place {
+            Place::First => usize::MAX - 1,
+            Place::Second => usize::MAX - 2,
+        }
+    }
+
+    /// Whether two threads can wait at once.
+    pub(crate) const TWO_MAY_WAIT: bool = true;
 
     /// Whether the end of a stream is told from data. Then a read that took less than it could has taken all, and need not
     /// be followed by one that finds nothing: half of all reads, where requests are answered one by one.
@@ -65,8 +74,10 @@ mod epoll {
 
     pub(crate) struct Waiter {
         poller: Poller,
-        // In edge mode every write is an event, so nobody has to read it: one system call to notify, none to be notified.
-        notifier: OwnedFd,
+        // An eventfd for each place. In edge mode every write is an event, so nobody has to read it: one system call to notify,
+        // none to be notified.
+        first: OwnedFd,
+        second: OwnedFd,
         // The kernel knows no finer timeout.
         only_milliseconds: AtomicBool,
     }
@@ -80,12 +91,15 @@ mod epoll {
     impl Waiter {
         pub(crate) fn new() -> io::Result<Self> {
             let poller = Poller::new()?;
-            let notifier = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            // SAFETY: the descriptor is closed when the poller is: both are dropped together.
-            unsafe {
-                poller.add_with_mode(notifier.as_raw_fd(), polling::Event::readable(NOTIFY), PollMode::Edge)?;
-            }
-            Ok(Self { poller, notifier, only_milliseconds: AtomicBool::new(false) })
+            let notifier = |place| {
+                let notifier = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+                let event = polling::Event::readable(call_key(place));
+                // SAFETY: the descriptor is closed when the poller is: both are dropped together.
+                unsafe { poller.add_with_mode(notifier.as_raw_fd(), event, PollMode::Edge)? };
+                io::Result::Ok(notifier)
+            };
+            let (first, second) = (notifier(Place::First)?, notifier(Place::Second)?);
+            Ok(Self { poller, first, second, only_milliseconds: AtomicBool::new(false) })
         }
 
         pub(crate) fn add(&self, fd: BorrowedFd<'_>, key: usize) -> io::Result<()> {
@@ -152,9 +166,13 @@ mod epoll {
             Ok(())
         }
 
-        pub(crate) fn notify(&self) {
+        pub(crate) fn notify(&self, place: Place) {
+            let notifier = match place {
+                Place::First => &self.first,
+                Place::Second => &self.second,
+            };
             // Fails only if the counter is full, and then there is an event.
-            let _full = rustix::io::write(&self.notifier, &1_u64.to_ne_bytes());
+            let _full = rustix::io::write(notifier, &1_u64.to_ne_bytes());
         }
     }
 
@@ -174,6 +192,11 @@ mod epoll {
 
         pub(crate) fn clear(&mut self) {
             self.0.clear();
+        }
+
+        /// Whether the thread in that place was called.
+        pub(crate) fn calls(&self, place: Place) -> bool {
+            self.0.iter().any(|event| event.data.u64() as usize == call_key(place))
         }
 
         pub(crate) fn iter(&self) -> impl Iterator<Item = Event> {
@@ -207,6 +230,7 @@ mod epoll {
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 mod portable {
     use super::Event;
+    use crate::second::Place;
     use polling::{PollMode, Poller};
     use std::fmt;
     use std::io;
@@ -215,6 +239,9 @@ mod portable {
 
     /// The end of a stream may come with the last bytes, and nothing says so.
     pub(crate) const REPORTS_ENDS: bool = false;
+
+    /// `polling` makes the second wait until the first is done.
+    pub(crate) const TWO_MAY_WAIT: bool = false;
 
     /// None that is known of: see the other one.
     pub(crate) fn slack(_timeout: u64) -> u64 {
@@ -252,7 +279,8 @@ mod portable {
             }
         }
 
-        pub(crate) fn notify(&self) {
+        pub(crate) fn notify(&self, place: Place) {
+            debug_assert_eq!(place, Place::First, "nobody is in the second place");
             // Fails for want of a descriptor that it has had from the start.
             let _never = self.poller.notify();
         }
@@ -271,6 +299,11 @@ mod portable {
 
         pub(crate) fn clear(&mut self) {
             self.0.clear();
+        }
+
+        /// Calls are no events of `polling`, and nobody waits beside the first.
+        pub(crate) fn calls(&self, _place: Place) -> bool {
+            false
         }
 
         pub(crate) fn iter(&self) -> impl Iterator<Item = Event> {

@@ -44,7 +44,7 @@ mod stack;
 pub use long_poll::LongPoll;
 
 use crate::blocking::LONG;
-use crate::parker::Parker;
+use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
@@ -124,7 +124,7 @@ impl Monitor {
 
     /// Has the monitor look at once.
     pub(crate) fn call(&self) {
-        self.parker.unpark_from(&self.call_back);
+        self.parker.unpark_from(|_turn| (self.call_back)());
     }
 
     /// Wakes the monitor if it sleeps. Called by whoever has taken a worker out of the idle set, itself included.
@@ -191,7 +191,7 @@ fn serve_the_last(shared: &Arc<Shared>) {
     while shared.gate.phase() != Phase::Terminated {
         let jobs_wait = grow_crews(shared);
         let mut turn = Ok(Turn::Taken);
-        parker.park_elsewhere(|has_token| {
+        parker.park_elsewhere(Elsewhere::Turn, |has_token| {
             let wait = if jobs_wait { Wait::Not } else { Wait::Unless(has_token) };
             turn = shared.reactor.turn(wait, &mut ready);
         });

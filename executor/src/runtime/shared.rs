@@ -6,10 +6,11 @@ use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::metrics::Meter;
 use crate::monitor::Monitor;
-use crate::parker::Parker;
+use crate::parker::{Elsewhere, Parker};
 use crate::registry::Registry;
 use crate::sched::{Local, Scheduler, Settings, Yielded};
 use crate::task::{Class, Id, Meta, Runnable};
+use crate::worker::Door;
 use crossbeam_utils::CachePadded;
 use giveway_io::driver::{Birth, Reactor};
 use std::io;
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) monitor: Monitor,
     pub(crate) reactor: Arc<Reactor>,
+    pub(crate) door: Door,
     pub(crate) meter: Meter,
     pub(crate) elastic: Elastic,
     pub(crate) crew: Crew,
@@ -267,6 +269,7 @@ impl Shared {
                 move || reactor.notify()
             }),
             reactor,
+            door: Door::default(),
             meter,
             elastic: Elastic::new(elastic::Settings::new()),
             crew: Crew::new(articles),
@@ -459,6 +462,9 @@ impl Shared {
 
     /// Wakes a worker, wherever it sleeps.
     pub(crate) fn call(&self, worker: usize) {
-        self.posts[worker].parker.unpark_from(|| self.reactor.notify());
+        self.posts[worker].parker.unpark_from(|place| match place {
+            Elsewhere::Turn => self.reactor.notify(),
+            Elsewhere::Second => self.reactor.notify_second(),
+        });
     }
 }

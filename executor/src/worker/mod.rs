@@ -6,11 +6,13 @@
 //! `blocking/hand_off.md`.
 
 mod away;
+mod door;
 mod end;
 mod search;
 mod tasks;
 
 pub(crate) use away::stand_in;
+pub(crate) use door::Door;
 
 use crate::blocking::Loan;
 use crate::metrics::{Sampler, Tally};
@@ -70,6 +72,8 @@ pub(crate) struct Worker {
     polls_a_look: Cell<u32>,
     polls_to_look: Cell<u32>,
     counting_since: Cell<Option<u64>>,
+    // Since when it has not looked at the reactor, if it has slept since.
+    away_since: Cell<Option<u64>>,
     // What a turn at the reactor found. Empty between two.
     ready: RefCell<Vec<Waker>>,
     // Of a poll that has lent its core: its number, and how many of its yield points want it to give way.
@@ -183,6 +187,7 @@ impl Worker {
             polls_a_look: Cell::new(1),
             polls_to_look: Cell::new(1),
             counting_since: Cell::new(None),
+            away_since: Cell::new(None),
             ready: RefCell::new(Vec::new()),
             left_tick: Cell::new(0),
             left_asked: Cell::new(0),

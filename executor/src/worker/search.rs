@@ -1,6 +1,7 @@
 //! A worker without work: how it searches, and how it sleeps.
 
 use super::Worker;
+use crate::parker::Elsewhere;
 use crate::runtime::Phase;
 use crate::sched::{CountedOut, INJECTOR_TICK, SEARCH_ROUNDS, Source};
 use crate::task::Runnable;
@@ -72,6 +73,7 @@ impl Worker {
         self.core().learn_queue(now, busy_for / u64::from(polls));
         let mut alone = 0;
         if reactor.has_anything_for(self.index()) {
+            self.pass_door(busy_for / u64::from(polls));
             alone = now.saturating_sub(reactor.looked_at());
             if alone >= interval {
                 self.take_turn();
@@ -91,7 +93,8 @@ impl Worker {
     pub(crate) fn take_turn(&self) -> bool {
         let mut ready = self.ready.take();
         // An error here is one of our own making, and the next turn that waits tells of it.
-        let _looked = self.shared.reactor.turn(Wait::Not, &mut ready);
+        let looked = self.shared.reactor.turn(Wait::Not, &mut ready);
+        self.back_at_door(looked.is_ok_and(|turn| turn == Turn::Taken));
         self.wake_ready(ready)
     }
 
@@ -120,6 +123,7 @@ impl Worker {
     pub(super) fn stop_search(&self) {
         self.searching.set(false);
         self.shared.unpark(self.shared.scheduler.found_work());
+        self.see_to_door();
     }
 
     /// Parks until there is something to do; see `sched/sleep.md`. Returns as a searcher.
@@ -152,6 +156,7 @@ impl Worker {
         let now = self.shared.now();
         self.tally().rested(now);
         self.look_at_time(now);
+        self.leave_door(now);
         left
     }
 
@@ -161,8 +166,8 @@ impl Worker {
         self.shared.meter.tell_time(now);
     }
 
-    /// Waits to be woken: in the reactor, or if somebody has the turn there, in the worker's own place. True if the
-    /// reactor found something, and the worker has left the idle set by itself.
+    /// Waits to be woken: in the reactor, or if another thread has the turn there, beside that one (`door.rs`) or in the
+    /// worker's own place. True if the reactor found something, and the worker has left the idle set by itself.
     fn wait_in_place(&self, ready: &mut Vec<Waker>) -> bool {
         let (parker, reactor) = (&self.post().parker, &self.shared.reactor);
         // It was filled while nobody was idle, and so nobody minds it.
@@ -171,7 +176,14 @@ impl Worker {
         }
         while !parker.take_token() {
             let mut turn = Ok(Turn::Taken);
-            parker.park_elsewhere(|has_token| turn = reactor.turn(Wait::Unless(has_token), ready));
+            parker.park_elsewhere(Elsewhere::Turn, |has_token| turn = reactor.turn(Wait::Unless(has_token), ready));
+            if matches!(turn, Ok(Turn::Waits | Turn::Returns)) && self.shared.door.wants_second() {
+                parker.park_elsewhere(Elsewhere::Second, |has_token| match reactor.wait_second(has_token, ready) {
+                    Ok(true) => turn = Ok(Turn::Taken),
+                    Ok(false) => {}
+                    Err(error) => turn = Err(error),
+                });
+            }
             match turn {
                 _ if !ready.is_empty() => {
                     if self.shared.scheduler.idle.remove(self.index()) {

@@ -4,6 +4,7 @@ mod budget;
 mod connect;
 mod descriptors;
 mod readiness;
+mod second;
 mod split;
 mod tcp;
 mod turns;
