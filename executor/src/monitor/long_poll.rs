@@ -10,6 +10,9 @@ use std::time::Duration;
 /// So many causes are reported and no more: a program that has more of them has other worries.
 const MOST: usize = 1_024;
 
+/// What it can be that takes so long in one poll.
+const CAUSES: &str = "a call that blocks, a long computation, or a loop over a channel or stream that is always ready";
+
 /// A poll that went on for too long; see [`Builder::on_long_poll`](crate::Builder::on_long_poll).
 ///
 /// # Examples
@@ -34,7 +37,7 @@ const MOST: usize = 1_024;
 /// assert!(poll.length() > Duration::ZERO);
 /// assert!(poll.has_ended() || poll.length() > Duration::from_millis(500), "it took long, or very long");
 /// assert_eq!(poll.stack(), None, "nobody asked for it");
-/// println!("{poll}"); // task "mule" (1), spawned at src/main.rs:6:45, was in one poll for 50 ms on worker 0
+/// println!("{poll}"); // task "mule" (1), spawned at src/main.rs:6:45, was in one poll for 50 ms on worker 0 (a call that …)
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -131,7 +134,7 @@ impl fmt::Display for LongPoll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         describe(f, self.id, self.name(), self.spawned_at)?;
         let (was, length) = (if self.has_ended { "was" } else { "has been" }, self.length.as_millis());
-        write!(f, ", {was} in one poll for {length} ms on worker {}", self.worker)?;
+        write!(f, ", {was} in one poll for {length} ms on worker {} ({CAUSES})", self.worker)?;
         match &self.stack {
             Some(stack) => write!(f, ", here:\n{stack}"),
             None => Ok(()),
@@ -177,7 +180,7 @@ impl Reports {
             length_ms = poll.length.as_millis() as u64,
             has_ended = poll.has_ended,
             stack = poll.stack(),
-            "a task goes on or went on for too long in one poll"
+            "a task goes on or went on for too long in one poll ({CAUSES})"
         );
         if let Some(hook) = &shared.hooks.on_long_poll {
             if let Err(payload) = contain(|| hook(poll)) {
@@ -185,8 +188,9 @@ impl Reports {
             }
         } else if cfg!(debug_assertions) {
             eprintln!(
-                "giveway: the tasks behind this one had to wait; give way with `yield_now_if_busy`, or block in \
-                 `spawn_blocking` or `block_in_place` (once a cause, in debug builds; see `Builder::on_long_poll`): {poll}"
+                "giveway: the tasks behind this one had to wait; block in `spawn_blocking` or `block_in_place`, compute with \
+                 `yield_now_if_busy`, loop with `budget::cooperative` (once a cause, in debug builds; see \
+                 `Builder::on_long_poll`): {poll}"
             );
         }
     }
