@@ -12,8 +12,9 @@ use futures::{AsyncBufReadExt, AsyncWriteExt, FutureExt, StreamExt, io::BufReade
 use giveway::net::{TcpListener, TcpStream};
 use giveway::task::JoinSet;
 use giveway::time::{Duration, sleep, timeout};
+use std::env;
+use std::io::{self, ErrorKind};
 use std::pin::pin;
-use std::{env, io};
 
 /// How long connections may go on when the server ends.
 const GRACE: Duration = Duration::from_secs(2);
@@ -41,10 +42,12 @@ async fn serve(listener: TcpListener, end: impl Future) {
         futures::select! {
             accepted = incoming.select_next_some() => match accepted {
                 Ok(stream) => { connections.spawn(echo(stream)); }
-                // Out of descriptors, say. The listener is as good as before, and would say so again at once.
+                // It was given up before it was accepted.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                // Out of descriptors or memory, say. The connection waits until there are some again.
                 Err(error) => {
                     eprintln!("cannot accept: {error}");
-                    sleep(Duration::from_millis(100)).await;
+                    sleep(Duration::from_millis(50)).await;
                 }
             },
             _ = end => break,

@@ -46,10 +46,12 @@ thread_local! {
 /// Runs `f` with a budget of `operations`, then puts back the budget that was there before, even if `f` panics.
 ///
 /// This is what an executor wraps around each poll. Returns what `f` returned. Calls nest: the inner budget is
-/// neither taken from the outer nor added to it.
+/// neither taken from the outer nor added to it. A budget of 0 refuses everything, so a task that is given no other
+/// never makes progress.
 ///
-/// Not guaranteed: that `f` ends after so many operations. Only what asks is refused. A budget of 0 refuses everything,
-/// so a task that is given no other never makes progress.
+/// # Not guaranteed
+///
+/// That `f` ends after this many operations: only what asks is refused.
 ///
 /// # Panics
 ///
@@ -136,7 +138,9 @@ pub fn exhaust() {
 ///
 /// While an [interrupt](crate::with_interrupt) is raised it is `Some(0)`, whatever the count.
 ///
-/// Not guaranteed: that the next operation finds what this saw. An interrupt may come or go between the two.
+/// # Not guaranteed
+///
+/// That the next operation finds what this saw: an interrupt may come or go between the two.
 ///
 /// # Panics
 ///
@@ -162,7 +166,9 @@ pub fn remaining() -> Option<u8> {
 /// children that can only answer `Pending`. It must then wake its task itself; the
 /// [crate's page](crate#a-scheduler-inside-a-task) has one in full.
 ///
-/// Not guaranteed: that the next operation finds what this saw. An interrupt may come or go between the two.
+/// # Not guaranteed
+///
+/// That the next operation finds what this saw: an interrupt may come or go between the two.
 ///
 /// # Panics
 ///
@@ -202,8 +208,10 @@ fn may_spend(left: u16) -> bool {
 /// registers nothing. At once and not after the poll, because that is how a scheduler inside the task sees that its
 /// child gave way, and stops.
 ///
-/// Not guaranteed: fairness among the resources of one task. Whichever is polled first spends first. And a poll that is
-/// refused fifty thousand times is let go: an executor inside the task polls in a loop, and would never return.
+/// # Not guaranteed
+///
+/// Fairness among the resources of one task: the one that is polled first spends first. Nor that a poll is refused for ever:
+/// after fifty thousand times it is let go, for an executor inside the task that polls in a loop would never return.
 ///
 /// # Panics
 ///

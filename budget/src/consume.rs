@@ -11,7 +11,9 @@ use std::task::{Context, Poll, ready};
 /// hashing, reading from a buffer. Ready at once while there is budget, and always where no executor constrains the
 /// thread. When none is left the task is woken and goes to the back of its queue.
 ///
-/// Not guaranteed: that it ever gives way. It is a way to be counted, not a yield.
+/// # Not guaranteed
+///
+/// That it ever gives way. It is a way to be counted, not a yield.
 ///
 /// # Cancel safety
 ///

@@ -13,10 +13,12 @@ use std::task::{Context, Poll, ready};
 ///
 /// A future spends one when it finishes. A stream (with the feature `futures-core`) spends one for each item, and
 /// nothing for its end. Whatever is pending spends nothing. When no budget is left the task is woken, the answer is
-/// `Pending`, and `inner` is not polled at all.
+/// `Pending`, and `inner` is not polled at all. Around something that spends by itself, both spend, as far as the budget
+/// goes.
 ///
-/// Not guaranteed: anything about the time between two polls. A future that computes for a second before its one
-/// answer still does. Around something that spends by itself, both spend, as far as the budget goes.
+/// # Not guaranteed
+///
+/// That a poll is short: a future that computes for a second before its one answer still does.
 ///
 /// # Cancel safety
 ///

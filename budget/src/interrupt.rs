@@ -35,8 +35,10 @@ thread_local! {
 /// another, a `block_on` say, must call this with a flag of its own, be it one that is never raised; it cannot wait for
 /// the outer one to be lowered, since that happens only when the outer poll ends.
 ///
-/// Not guaranteed: that a request is seen. It is when the task does an operation after the store has reached this
-/// thread and before the flag is lowered. What is written before the flag is raised is *not* published by it.
+/// # Not guaranteed
+///
+/// That a request is seen: it is if the task does an operation after the store has reached this thread and before the flag
+/// is lowered. Nor that what was written before the flag was raised is visible: the flag does not publish it.
 ///
 /// # Panics
 ///

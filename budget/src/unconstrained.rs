@@ -15,7 +15,9 @@ use std::task::{Context, Poll};
 /// ends or panics. [Interrupts](crate::with_interrupt) are ignored too. With the feature `futures-core`, a wrapped
 /// stream is a stream.
 ///
-/// Not guaranteed: that `inner` ever lets its thread go. That is now its own affair.
+/// # Not guaranteed
+///
+/// That `inner` ever lets its thread go: that is now its own affair.
 ///
 /// # Cancel safety
 ///

@@ -19,9 +19,10 @@ use futures::stream::StreamExt;
 use giveway::net::{TcpListener, TcpStream};
 use giveway::time::{Duration, sleep, timeout};
 use room::Room;
+use std::env;
+use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::{env, io};
 
 /// How long a member may take to make room for one line.
 const STALLED: Duration = Duration::from_secs(5);
@@ -41,10 +42,12 @@ async fn serve(listener: TcpListener, room: Arc<Room>) -> io::Result<()> {
         match listener.accept().await {
             // Dropping the handle leaves the task to itself.
             Ok((stream, _)) => drop(giveway::spawn(member(stream, Arc::clone(&room)))),
-            // Out of descriptors, say. Some may be free again later.
+            // It was given up before it was accepted.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            // Out of descriptors or memory, say. The connection waits until there are some again.
             Err(error) => {
                 eprintln!("cannot accept: {error}");
-                sleep(Duration::from_millis(100)).await;
+                sleep(Duration::from_millis(50)).await;
             }
         }
     }

@@ -4,8 +4,9 @@ use crate::machine::thread_time;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use giveway::Runtime;
 use giveway::net::{TcpListener, TcpStream};
+use giveway::time::sleep;
 use std::hint::black_box;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -66,6 +67,7 @@ async fn work_in_the_background(act: Act, chunk: Work, done: Arc<Counter>, stop:
 
 /// Answers each request of four bytes with the same four bytes, after a chunk of work.
 async fn serve(mut customer: TcpStream, chunk: Work) -> io::Result<()> {
+    customer.set_nodelay(true)?;
     let mut request = [0; 4];
     while customer.read_exact(&mut request).await.is_ok() {
         chunk.run();
@@ -91,11 +93,14 @@ impl<'a> Kitchen<'a> {
         runtime.spawn(async move {
             loop {
                 match listener.accept().await {
-                    Ok((customer, _)) => {
-                        customer.set_nodelay(true)?;
-                        giveway::spawn(serve(customer, chunk));
+                    Ok((customer, _)) => drop(giveway::spawn(serve(customer, chunk))),
+                    // It was given up before it was accepted.
+                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                    // Out of descriptors or memory, say. The connection waits until there are some again.
+                    Err(error) => {
+                        eprintln!("cannot accept: {error}");
+                        sleep(Duration::from_millis(50)).await;
                     }
-                    Err(error) => return Err::<(), io::Error>(error),
                 }
             }
         });

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::env;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread::available_parallelism;
@@ -12,15 +13,15 @@ The sandwich counter: requests over loopback TCP beside background jobs, in four
   --rate R         requests a second (2000)
   --background N   background jobs at a time (64 for each worker that has a CPU)
   --workers N      worker threads (as many as there are CPUs)
-  --picture FILE   where the picture goes (target/sandwich.svg), in a directory that exists
+  --picture FILE   where the picture goes, in a directory that exists (sandwich.svg in cargo's target directory)
   --json           for machines: the figures as JSON on standard output
   --help           this";
 
 /// How many background jobs there are for each worker that can run at the same time as the others.
 const JOBS_FOR_EACH_WORKER: usize = 64;
 
-/// Where the picture goes if nothing is said. Its directory is made if need be.
-pub(crate) const PICTURE: &str = "target/sandwich.svg";
+/// What the picture is called if nothing is said.
+const PICTURE: &str = "sandwich.svg";
 
 /// Every request is kept until the end, for the percentiles: some 50 bytes each, in each act.
 const MOST_REQUESTS: f64 = 1e7;
@@ -43,7 +44,7 @@ impl Options {
     /// `None` if help is wanted.
     pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let (mut secs, mut rate, mut background, mut workers) = (5.0, 2_000, None, None);
-        let (mut picture, mut json) = (PathBuf::from(PICTURE), false);
+        let (mut picture, mut json) = (None, false);
         // `--secs=5` is `--secs 5`.
         let mut args = args.into_iter().flat_map(|arg| match arg.split_once('=') {
             Some((flag, value)) if flag.starts_with("--") => vec![flag.to_owned(), value.to_owned()],
@@ -57,7 +58,9 @@ impl Options {
                 "--rate" => rate = number(&flag, args.next(), 1, 200_000)?,
                 "--background" => background = Some(number(&flag, args.next(), 1, 100_000)?),
                 "--workers" => workers = Some(number(&flag, args.next(), 1, giveway::MAX_WORKERS)?),
-                "--picture" => picture = args.next().ok_or("--picture needs the name of a file")?.into(),
+                "--picture" => {
+                    picture = Some(args.next().ok_or("--picture needs the name of a file")?.into());
+                }
                 _ => return Err(format!("{flag} is no option")),
             }
         }
@@ -67,12 +70,27 @@ impl Options {
         let cpus = available_parallelism().map_or(1, usize::from);
         let workers = workers.unwrap_or(cpus);
         let background = background.unwrap_or(JOBS_FOR_EACH_WORKER * workers.min(cpus));
+        let picture = picture.unwrap_or_else(|| target_directory().join(PICTURE));
         Ok(Some(Self { time: Duration::from_secs_f64(secs), rate, background, workers, cpus, picture, json }))
     }
 
     /// How many CPUs' worth of background work can be done.
     pub(crate) fn most_cpus(&self) -> usize {
         self.workers.min(self.cpus)
+    }
+}
+
+/// The directory that cargo built this program in, `CARGO_TARGET_DIR` or not; the current one if the program has been moved
+/// out of there. As short as it can be written.
+fn target_directory() -> PathBuf {
+    let program = env::current_exe().unwrap_or_default();
+    // `target/release/examples/sandwich`
+    match (program.parent(), program.ancestors().nth(3)) {
+        (Some(folder), Some(target)) if folder.ends_with("examples") => {
+            let here = env::current_dir().unwrap_or_default();
+            target.strip_prefix(here).unwrap_or(target).to_owned()
+        }
+        _ => PathBuf::new(),
     }
 }
 
@@ -86,5 +104,25 @@ fn number<T: FromStr + PartialOrd + std::fmt::Display>(
     match value.parse() {
         Ok(number) if (&least..=&most).contains(&&number) => Ok(number),
         _ => Err(format!("{flag} {value}: a number from {least} to {most} is wanted")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::{self, Path};
+
+    #[test]
+    fn the_picture_goes_into_the_target_directory_that_cargo_used() {
+        // The one of this very program, which is in a folder of a folder of it.
+        let target = env::current_exe().unwrap().ancestors().nth(3).map(Path::to_owned);
+        let options = Options::parse([]).unwrap().unwrap();
+        assert_eq!(path::absolute(&options.picture).unwrap().parent().map(Path::to_owned), target);
+    }
+
+    #[test]
+    fn the_picture_goes_where_it_is_told_to() {
+        let options = Options::parse(["--picture=here.svg".to_owned()]).unwrap().unwrap();
+        assert_eq!(options.picture, PathBuf::from("here.svg"));
     }
 }

@@ -105,9 +105,14 @@ pub(crate) fn moral(outcomes: &[Outcome]) -> String {
     ) else {
         return String::new();
     };
+    let explanation = if if_busy < idle {
+        "\n(Beside nothing it takes longer because idle CPUs sleep: to wake one takes longer than for a job on a busy one to give way.)"
+    } else {
+        ""
+    };
     format!(
         "With yield_now_if_busy the background did {:.2} CPUs' worth of work and 99 of 100 requests were answered within {}: \
-         beside nothing at all it was {}, beside yield_now {}, beside jobs that never yield {}.",
+         beside nothing at all it was {}, beside yield_now {}, beside jobs that never yield {}.{explanation}",
         last.background,
         short(if_busy),
         short(idle),
@@ -152,4 +157,24 @@ pub(crate) fn json(outcomes: &[Outcome], options: &Options) -> String {
         options.workers,
         acts.join(",\n"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The four acts, each with one request that took so many microseconds.
+    fn outcomes(times: [u64; 4]) -> Vec<Outcome> {
+        let outcome = |(act, time)| {
+            let request = Request { due: Duration::ZERO, took: Duration::from_micros(time) };
+            Outcome::of(act, vec![request], &[], Duration::ZERO, Duration::from_secs(1))
+        };
+        Act::ALL.into_iter().zip(times).map(outcome).collect()
+    }
+
+    #[test]
+    fn requests_that_are_slower_beside_nothing_are_explained() {
+        assert!(moral(&outcomes([200, 9_000, 4_000, 150])).contains("to wake one takes longer"));
+        assert!(!moral(&outcomes([100, 9_000, 4_000, 150])).contains("to wake one takes longer"));
+    }
 }

@@ -2,7 +2,7 @@
 //! done meanwhile. Four acts side by side, on one scale.
 
 use crate::kitchen::{Act, JOB};
-use crate::options::{Options, PICTURE};
+use crate::options::Options;
 use crate::outcome::{Outcome, short};
 use crate::seconds;
 use std::fmt::Write;
@@ -51,11 +51,6 @@ fn colour(act: Act) -> &'static str {
 /// Draws the acts into a file.
 pub(crate) fn draw(file: &Path, outcomes: &[Outcome], options: &Options) -> io::Result<()> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-    if file == Path::new(PICTURE)
-        && let Some(directory) = file.parent()
-    {
-        std::fs::create_dir_all(directory).map_err(told)?;
-    }
     std::fs::write(file, svg(outcomes, options)).map_err(told)
 }
 

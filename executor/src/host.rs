@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 /// # Not guaranteed
 ///
 /// Fairness among those that gave way, or that one runs again while there is other work:
-/// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. In an executor nested inside a task, which
-/// polls in a loop and never lets the task return, it is ready after some polls.
+/// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. Nor that the task gives way in an executor
+/// nested inside of it, which polls in a loop and never lets the task return: there it is ready after some polls.
 ///
 /// # Cancel safety
 ///
@@ -60,11 +60,12 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
     giveway_yield::yield_now_if_busy()
 }
 
-/// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await.
+/// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await. Outside any runtime it is
+/// false.
 ///
 /// # Not guaranteed
 ///
-/// That the answer is the same a moment later. Outside any runtime it is false.
+/// That the answer is the same a moment later.
 ///
 /// # Examples
 ///

@@ -7,12 +7,13 @@
 //!
 //! ```
 //! use giveway::net::{TcpListener, TcpStream};
+//! use giveway::time::{Duration, sleep};
 //! use hyper::body::Incoming;
 //! use hyper::server::conn::http1;
 //! use hyper::service::service_fn;
 //! use hyper::{Request, Response};
 //! use std::convert::Infallible;
-//! use std::time::Duration;
+//! use std::io::ErrorKind;
 //!
 //! async fn greet(request: Request<Incoming>) -> Result<Response<String>, Infallible> {
 //!     Ok(Response::new(format!("this is {}", request.uri())))
@@ -31,8 +32,17 @@
 //!     let listener = TcpListener::bind("127.0.0.1:0").await?;
 //!     let address = listener.local_addr()?;
 //!     giveway::spawn(async move {
-//!         while let Ok((stream, _)) = listener.accept().await {
-//!             giveway::spawn(serve(stream));
+//!         loop {
+//!             match listener.accept().await {
+//!                 Ok((stream, _)) => drop(giveway::spawn(serve(stream))),
+//!                 // It was given up before it was accepted.
+//!                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+//!                 // Out of descriptors or memory, say. The connection waits until there are some again.
+//!                 Err(error) => {
+//!                     eprintln!("cannot accept: {error}");
+//!                     sleep(Duration::from_millis(50)).await;
+//!                 }
+//!             }
 //!         }
 //!     });
 //!     # use futures::{AsyncReadExt, AsyncWriteExt};

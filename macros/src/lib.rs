@@ -47,7 +47,7 @@ use proc_macro::TokenStream;
 ///
 /// When the function returns or panics the runtime is shut down, as a `giveway::Runtime` that is dropped: its tasks are
 /// dropped at their next await point, blocking jobs that were spawned before run to their end, and its threads are joined. What
-/// is stuck then is said on standard error.
+/// is stuck then is said on standard error. A function that is called inside of a task blocks its worker meanwhile.
 ///
 /// While the function runs its runtime is the default one: `giveway::spawn` and `giveway::block_on` on a plain thread, which
 /// is in no runtime, go there too. (Unless a default runtime was started before, by such a call or by another function with
@@ -64,10 +64,9 @@ use proc_macro::TokenStream;
 ///   nothing.
 /// - `crate = "path"`: where `giveway` is found, if it has another name: `crate = "my_prelude::giveway"`.
 ///
-/// # What is not guaranteed
+/// # Not guaranteed
 ///
-/// Tasks are not waited for: to let them finish, join them. A function that is called inside of a task blocks its worker while
-/// its runtime is shut down.
+/// That tasks finish: they are not waited for. To let them, join them.
 ///
 /// # Panics
 ///
@@ -127,12 +126,12 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 ///   `giveway::Builder::detect_deadlock`. Off by default: a thread of the test's own that will wake it, which a runtime
 ///   cannot know of, would have to say so (`giveway::Handle::expect_wake`).
 ///
-/// # What is not guaranteed
+/// # Not guaranteed
 ///
-/// A panic in a task fails the test only if its `JoinHandle` is awaited, and the error unwrapped.
+/// That a panic in a task fails the test: it does so only if the task's `JoinHandle` is awaited, and the error unwrapped.
 ///
-/// A test whose own thread is stuck in a call that does not return cannot be failed: when as much time again has passed, and
-/// at least some seconds, its timeout says what the test is doing and aborts the process.
+/// That a timeout fails its test alone: one whose own thread is stuck in a call that does not return cannot be failed. When as
+/// much time again has passed, and at least some seconds, the timeout says what the test is doing and aborts the process.
 ///
 /// # Panics
 ///

@@ -6,6 +6,7 @@
 mod api;
 mod commands;
 mod examples;
+mod guarantees;
 mod links;
 mod markdown;
 mod members;

@@ -232,8 +232,15 @@ fn two_readers_and_two_writers_of_one_stream_are_all_served() {
     });
 }
 
+/// Limits how many descriptors this process may have. To be called in a process of its own.
+pub(super) fn limit_descriptors(limit: libc::rlim_t) {
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: the limit is readable; nobody else is in this process.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+}
+
 /// Takes every descriptor that the limit allows.
-fn take_descriptors(limit: usize) -> Vec<std::fs::File> {
+pub(super) fn take_descriptors(limit: usize) -> Vec<std::fs::File> {
     let taken: Vec<_> = (0..limit).map_while(|_| std::fs::File::open("/dev/null").ok()).collect();
     assert!((1..limit).contains(&taken.len()), "{} taken: the limit does not hold", taken.len());
     taken
@@ -292,9 +299,7 @@ fn without_descriptors_accept_fails_and_goes_on_when_there_is_one() {
     isolated("io_faults::without_descriptors_accept_fails_and_goes_on_when_there_is_one", || {
         let _watch = watch();
         let runtime = runtime(2);
-        let limit = libc::rlimit { rlim_cur: 100, rlim_max: 100 };
-        // SAFETY: the limit is readable; nobody else is in this process.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+        limit_descriptors(100);
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (tell, told) = mpsc::channel();

@@ -1,11 +1,12 @@
 //! Polls that go on for too long: they are asked to return, and reported, once a cause.
 
 use futures::future::join_all;
-use giveway::budget::consume;
+use giveway::budget::{consume, cooperative};
 use giveway::task::{Builder, Id, JoinHandle};
 use giveway::{LongPoll, Runtime};
 use giveway_tests::{Gate, Patience, each_runtime, recv, watch, worker_counts};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -110,6 +111,56 @@ fn one_that_does_not_return_is_reported_all_the_same_and_once() {
         gate.open();
         runtime.block_on(stuck).unwrap();
         assert_eq!(reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.id()), None);
+    });
+}
+
+/// tokio's channels spend tokio's budget, which nothing sets here: such a loop is one poll.
+#[test]
+fn a_loop_over_a_channel_that_is_never_empty_is_named_in_the_report() {
+    with_reports(|runtime, reports| {
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = over.clone();
+        let hangs = runtime.spawn(async move {
+            let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+            sender.send(()).unwrap();
+            while let Some(()) = receiver.recv().await {
+                if is_over.load(Relaxed) {
+                    break;
+                }
+                sender.send(()).unwrap();
+            }
+        });
+        let poll = recv(reports);
+        over.store(true, Relaxed);
+        runtime.block_on(hangs).unwrap();
+        assert!(!poll.has_ended());
+        assert!(poll.to_string().contains("a loop over a channel or stream that is always ready"), "{poll}");
+    });
+}
+
+/// What the porting page says to do about it.
+#[test]
+fn a_cooperative_loop_over_a_channel_that_is_never_empty_lets_others_run() {
+    each_runtime(1, |runtime| {
+        let over = Arc::new(AtomicBool::new(false));
+        let loops: Vec<_> = (0..runtime.handle().workers())
+            .map(|_| {
+                let is_over = over.clone();
+                runtime.spawn(async move {
+                    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+                    sender.send(()).unwrap();
+                    while let Some(()) = cooperative(receiver.recv()).await {
+                        if is_over.load(Relaxed) {
+                            break;
+                        }
+                        sender.send(()).unwrap();
+                    }
+                })
+            })
+            .collect();
+        runtime.block_on(runtime.spawn(async {})).unwrap();
+        over.store(true, Relaxed);
+        loops.into_iter().for_each(|task| runtime.block_on(task).unwrap());
     });
 }
 

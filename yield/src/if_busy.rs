@@ -20,8 +20,8 @@ const TRIES: u32 = 64;
 ///
 /// # Not guaranteed
 ///
-/// Under an executor that is no [host](crate::host), and outside of any, it is always ready at once. So it is, after
-/// many polls, when an executor nested inside a task polls it in a loop: such a loop never lets the task return.
+/// That it ever gives way: under an executor that is no [host](crate::host), and outside of any, it is ready at once. So it
+/// is, after many polls, in an executor nested inside a task that polls it in a loop and never lets the task return.
 ///
 /// # Cancel safety
 ///
@@ -47,11 +47,12 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
     YieldNowIfBusy { waiting: None }
 }
 
-/// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await.
+/// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await. Under an executor that is no
+/// [host](crate::host) it is false.
 ///
 /// # Not guaranteed
 ///
-/// That the answer is the same a moment later. Under an executor that is no [host](crate::host) it is always false.
+/// That the answer is the same a moment later.
 ///
 /// # Examples
 ///

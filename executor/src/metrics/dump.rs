@@ -26,6 +26,9 @@ const MOST: usize = 1_000;
 /// task; nor a task without a name in the queue of a worker that has never waited: those are
 /// [counted](Self::unlisted).
 ///
+/// Of a task that waits it says where it was spawned and for how long it has waited, but not what for: a runtime does not
+/// know who holds a waker.
+///
 /// # Not guaranteed
 ///
 /// That it is of one moment: a task that runs while the dump is made may be shown where it was before, or not at all.

@@ -102,8 +102,8 @@ pub(super) fn add(count: &AtomicU64, n: u64) {
 ///
 /// # Not guaranteed
 ///
-/// That the counts are of one moment: each core's are read while it goes on. A difference of two snapshots says
-/// [`max`](Self::max) no more exactly than a quantile.
+/// That the counts are of one moment: each core's are read while it goes on. Nor that [`max`](Self::max) of a difference of
+/// two snapshots is more exact than a quantile.
 ///
 /// # Examples
 ///

@@ -41,6 +41,10 @@ pub struct Metrics {
     pub uptime: Duration,
     /// From when a foreground task became runnable to when its poll began. Not of those that have given way, as they wait
     /// of their own will.
+    ///
+    /// A task that waits for a socket or a timer becomes runnable when the runtime notices that, which it does at once while
+    /// a worker is idle, within some 25 µs while all are busy with work that has yield points, and within some milliseconds
+    /// while all are in long polls. That time is not in here, nor in any other figure.
     pub foreground_latency: Histogram,
     /// The same for background tasks: they wait as long as the foreground keeps every worker busy.
     pub background_latency: Histogram,

@@ -10,6 +10,12 @@ use std::time::Duration;
 /// So many causes are reported and no more: a program that has more of them has other worries.
 const MOST: usize = 1_024;
 
+/// A poll that has not returned after this long is reported as it is, and in every build.
+pub(super) const HANGS: Duration = Duration::from_secs(1);
+
+/// What it can be that takes so long in one poll.
+const CAUSES: &str = "a call that blocks, a long computation, or a loop over a channel or stream that is always ready";
+
 /// A poll that went on for too long; see [`Builder::on_long_poll`](crate::Builder::on_long_poll).
 ///
 /// # Examples
@@ -34,7 +40,7 @@ const MOST: usize = 1_024;
 /// assert!(poll.length() > Duration::ZERO);
 /// assert!(poll.has_ended() || poll.length() > Duration::from_millis(500), "it took long, or very long");
 /// assert_eq!(poll.stack(), None, "nobody asked for it");
-/// println!("{poll}"); // task "mule" (1), spawned at src/main.rs:6:45, was in one poll for 50 ms on worker 0
+/// println!("{poll}"); // task "mule" (1), spawned at src/main.rs:6:45, was in one poll for 50 ms on worker 0 (a call that …)
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -131,7 +137,7 @@ impl fmt::Display for LongPoll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         describe(f, self.id, self.name(), self.spawned_at)?;
         let (was, length) = (if self.has_ended { "was" } else { "has been" }, self.length.as_millis());
-        write!(f, ", {was} in one poll for {length} ms on worker {}", self.worker)?;
+        write!(f, ", {was} in one poll for {length} ms on worker {} ({CAUSES})", self.worker)?;
         match &self.stack {
             Some(stack) => write!(f, ", here:\n{stack}"),
             None => Ok(()),
@@ -147,10 +153,11 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Whether anybody would hear of a long poll.
-    pub(super) fn are_wanted(&self, shared: &Shared) -> bool {
+    /// Whether a poll that has gone on for this long is to be reported. In a release build that no one has told where to, only
+    /// one that seems to hang is.
+    pub(super) fn are_wanted(&self, shared: &Shared, length: Duration) -> bool {
         let heard = shared.hooks.on_long_poll.is_some() || cfg!(feature = "tracing") || cfg!(debug_assertions);
-        heard && self.causes.len() < MOST
+        (heard || length >= HANGS) && self.causes.len() < MOST
     }
 
     /// A poll has gone on for too long: what is known of it, unless its cause was reported before.
@@ -177,16 +184,16 @@ impl Reports {
             length_ms = poll.length.as_millis() as u64,
             has_ended = poll.has_ended,
             stack = poll.stack(),
-            "a task goes on or went on for too long in one poll"
+            "a task goes on or went on for too long in one poll ({CAUSES})"
         );
         if let Some(hook) = &shared.hooks.on_long_poll {
             if let Err(payload) = contain(|| hook(poll)) {
                 drop_contained(payload);
             }
-        } else if cfg!(debug_assertions) {
+        } else if cfg!(debug_assertions) || !cfg!(feature = "tracing") {
             eprintln!(
-                "giveway: the tasks behind this one had to wait; give way with `yield_now_if_busy`, or block in \
-                 `spawn_blocking` or `block_in_place` (once a cause, in debug builds; see `Builder::on_long_poll`): {poll}"
+                "giveway: tasks had to wait for this one; the remedies are `spawn_blocking` or `block_in_place`, \
+                 `yield_now_if_busy`, `budget::cooperative` (once a cause; see `Builder::on_long_poll`): {poll}"
             );
         }
     }
@@ -200,4 +207,20 @@ fn sample(shared: &Shared, worker: usize) -> Option<Box<str>> {
 #[cfg(not(all(feature = "stack-samples", target_os = "linux")))]
 fn sample(_: &Shared, _: usize) -> Option<Box<str>> {
     None
+}
+
+#[cfg(all(test, not(giveway_loom)))]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+
+    /// In a release build without `tracing`, too.
+    #[test]
+    fn a_poll_that_hangs_is_reported_in_every_build() {
+        let (runtime, reports) = (Runtime::new().unwrap(), Reports::default());
+        let shared = &runtime.handle().shared;
+        assert!(reports.are_wanted(shared, HANGS));
+        let heard = cfg!(debug_assertions) || cfg!(feature = "tracing");
+        assert_eq!(reports.are_wanted(shared, HANGS / 2), heard);
+    }
 }

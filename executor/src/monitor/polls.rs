@@ -1,6 +1,6 @@
 //! Polls that do not return: what waits behind them is helped, they are asked to, and reported.
 
-use super::long_poll::{LongPoll, Reports};
+use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::blocking::Loan;
 use crate::runtime::{Post, Shared};
 use std::sync::Arc;
@@ -12,9 +12,6 @@ const SLICE: Duration = Duration::from_millis(10);
 /// With so much time on a CPU a poll that was asked to return, and can, has returned. More than a tick of the kernel: a part of
 /// it may have been before the question.
 const ENOUGH_TO_HEAR: Duration = Duration::from_millis(5);
-
-/// A poll that has not returned after so long is reported all the same.
-const REPORT_AFTER: Duration = Duration::from_secs(1);
 
 /// What the monitor has seen of each worker.
 pub(super) struct Polls {
@@ -122,8 +119,8 @@ impl Polls {
     }
 
     fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {
-        let wanted = self.reports.are_wanted(shared);
         let seen = &mut self.seen[index];
+        let wanted = self.reports.are_wanted(shared, now - seen.began);
         if seen.asked && running && seen.had_cpu.is_some_and(|had| could_not_hear(&shared.posts[index], had)) {
             // It has had no CPU since. That is nobody's fault in here, and the request stands.
         } else if seen.asked || !running {
@@ -149,17 +146,21 @@ impl Polls {
         let (seen, post) = (&mut self.seen[index], &shared.posts[index]);
         let length = now - seen.began;
         if let Some(report) = &mut seen.report {
-            if length >= REPORT_AFTER.max(2 * shared.hooks.long_poll_threshold) && !report.is_out() {
+            if length >= HANGS.max(2 * shared.hooks.long_poll_threshold) && !report.is_out() {
                 report.go_on(length);
                 self.reports.send(shared, report);
             }
             return;
         }
-        if !self.reports.are_wanted(shared) {
+        if !self.reports.are_wanted(shared, length) {
             return;
         }
         let starved = post.starved();
-        let before = *seen.starved.get_or_insert(starved);
+        let before = *seen.starved.get_or_insert_with(|| {
+            // Whether it could hear was not looked at before.
+            seen.deaf = false;
+            starved
+        });
         // One that returns when it is asked holds up nobody.
         if length < shared.hooks.long_poll_threshold || !seen.deaf {
             return;

@@ -266,12 +266,12 @@ impl Builder {
     ///
     /// # Not guaranteed
     ///
-    /// - *Nobody is accused wrongly*: a thread that is not the runtime's may hold a waker, and the runtime cannot tell it
-    ///   from one that a waiting task holds. It has to be told: [`Handle::expect_wake`]. The same goes for tasks of another
-    ///   runtime, and for wakers that a signal handler or a C library keeps.
-    /// - *Every deadlock is found*: while anything waits for a timer or a socket, some of the tasks may wait for each other
-    ///   in vain. So may threads that block, in a lock say, or in a `block_on` inside of a task: those count as blocking
-    ///   jobs. And nobody can be told if nobody waits in `block_on`.
+    /// - That what is called a deadlock is one: a thread that is not the runtime's may hold a waker, and the runtime cannot
+    ///   tell it from one that a waiting task holds. It has to be told: [`Handle::expect_wake`]. The same goes for tasks of
+    ///   another runtime, and for wakers that a signal handler or a C library keeps.
+    /// - That every deadlock is found: while anything waits for a timer or a socket, some of the tasks may wait for each
+    ///   other in vain. So may threads that block, in a lock say, or in a `block_on` inside of a task: those count as
+    ///   blocking jobs. And there is no one to tell if no thread waits in `block_on`.
     ///
     /// # Examples
     ///
@@ -305,14 +305,18 @@ impl Builder {
     /// Called when a poll has gone on for too long, once a cause: the place where its task was spawned. (A helper of yours that
     /// spawns is one place for all its callers, unless it is `#[track_caller]`.)
     ///
-    /// A task that computes or blocks for long in one poll holds up all that is queued behind it. The report comes when the
+    /// A task that computes or blocks for long in one poll, or loops over a channel of another crate that always has something
+    /// ([`budget::cooperative`](crate::budget::cooperative)), holds up what is queued behind it: until another worker takes that,
+    /// if one is free, and until its end what is pinned to its worker. The report comes when the
     /// poll has returned, with its length; or after a second, if it has not. Time that the thread had to wait for a CPU
     /// does not count, as far as the OS tells.
     ///
     /// The hook runs on the monitor's thread. It should not block, and must not wait for anything of this runtime: while a
     /// poll goes on for too long the monitor may be the only one to hear of sockets and timers. A panic in it is
-    /// contained. Without a hook debug builds write the report to standard error. With the feature `tracing` it is a `WARN`
-    /// event of the target `giveway`, hook or not.
+    /// contained. With the feature `tracing` the report is a `WARN` event of the target `giveway`, hook or not.
+    ///
+    /// Without a hook, debug builds write each report to standard error. Release builds without `tracing` write only those of
+    /// polls that have not returned after a second: a server should have a hook.
     ///
     /// # Examples
     ///

@@ -69,7 +69,7 @@ impl TcpListener {
     ///
     /// Those of the system. A connection that was given up before it was accepted, or no descriptors left, say nothing of
     /// the listener: it can be asked again, and the connection for which there was no descriptor is still there. Wait a
-    /// while before that, for it is ready at once.
+    /// while before that, for it is ready at once. `docs/io.md` in the repository has a server that does so.
     ///
     /// # Cancel safety
     ///

@@ -141,8 +141,8 @@ impl Pacer {
     ///
     /// # Not guaranteed
     ///
-    /// That the limit is kept to the nanosecond: it holds over some seconds, and to within a slice a job. When a slice comes:
-    /// with a hundred jobs in line each waits for ninety-nine others.
+    /// That the limit is kept at every moment: it holds over some seconds, and to within a slice a job. Nor when a slice
+    /// comes: with a hundred jobs in line each waits for ninety-nine others.
     ///
     /// # Cancel safety
     ///
