@@ -9,6 +9,7 @@ mod away;
 mod door;
 mod end;
 mod search;
+mod slice;
 mod tasks;
 
 pub(crate) use away::stand_in;
@@ -204,6 +205,7 @@ impl Worker {
         self.post().bind();
         self.core().set_at_home(self.home);
         giveway_io::driver::sleep_precisely();
+        slice::take_short_slices();
         let work = || {
             begin();
             let stop = self.run_tasks();
