@@ -2,6 +2,7 @@
 
 use super::error::Reason;
 use super::future::Output;
+use super::id::dropping;
 use super::{AbortHandle, Id, InPlace, JoinError, Meta};
 use async_task::{FallibleTask, Task};
 use futures_util::future::FusedFuture;
@@ -189,8 +190,10 @@ impl<T> FusedFuture for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
+        let id = self.id();
         if let Some(task) = self.task.take() {
-            task.detach();
+            // This may drop the output.
+            dropping(id, || task.detach());
         }
     }
 }
