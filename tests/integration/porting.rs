@@ -2,7 +2,7 @@
 
 use futures::AsyncReadExt as _;
 use giveway::budget;
-use giveway_tests::{eventually, in_child, message, on_drop, panic_of, recv, runtime, watch};
+use giveway_tests::{Gate, eventually, in_child, message, on_drop, panic_of, recv, runtime, watch};
 use std::future::{Future, poll_fn, ready};
 use std::ops::Add;
 use std::pin::pin;
@@ -170,15 +170,33 @@ fn metrics() {
     let theirs = tokio();
     let live = theirs.metrics();
     let waiting = theirs.spawn(std::future::pending::<()>());
-    assert_eq!((live.num_workers(), live.num_alive_tasks()), (1, 1), "asked now, counted now");
+    assert_eq!((live.num_workers(), live.num_alive_tasks()), (1, 1), "counted when it is asked");
+    eventually(|| live.global_queue_depth() == 0 && live.worker_park_count(0) > 0);
+    eventually(|| !live.worker_total_busy_duration(0).is_zero());
     waiting.abort();
 
     let ours = runtime(1);
     let before = ours.metrics();
-    let waiting = ours.spawn(std::future::pending::<()>());
+    let (gate, (begun, begins)) = (Gate::new(), mpsc::channel());
+    let opens = gate.clone();
+    let waiting = ours.spawn(async move {
+        begun.send(()).unwrap();
+        opens.wait();
+        std::future::pending::<()>().await;
+    });
+    recv(&begins);
+    assert_eq!(ours.metrics().tasks, 0, "it has not waited yet");
+    gate.open();
     eventually(|| ours.metrics().tasks == 1);
     assert_eq!((before.workers.len(), before.tasks), (1, 0), "a snapshot does not change");
-    assert_eq!(ours.metrics().since(&before).polls(), 1);
+    let since = ours.metrics().since(&before);
+    assert_eq!((since.polls(), since.injector), (1, 0));
+    // Counted when it is over: something has to end it.
+    eventually(|| {
+        ours.block_on(ours.spawn(async {})).unwrap();
+        ours.metrics().workers[0].parks > 0
+    });
+    assert!(!ours.metrics().workers[0].busy.is_zero());
     waiting.abort();
 }
 
