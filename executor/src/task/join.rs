@@ -75,6 +75,16 @@ impl<T> JoinHandle<T> {
         Some(unsafe { meta.as_ref() })
     }
 
+    /// Lets the task run on alone, or drops its output. Not inlined: a handle that was awaited has no task any more, and the
+    /// code of its drop is in every future that awaits one.
+    #[inline(never)]
+    fn detach(&mut self) {
+        let id = self.id();
+        if let Some(task) = self.task.take() {
+            dropping(id, || task.detach());
+        }
+    }
+
     /// Ends the task at its next chance.
     ///
     /// If it waits or is queued, a worker drops its future instead of polling it; if it is being polled, that
@@ -190,10 +200,8 @@ impl<T> FusedFuture for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        let id = self.id();
-        if let Some(task) = self.task.take() {
-            // This may drop the output.
-            dropping(id, || task.detach());
+        if self.task.is_some() {
+            self.detach();
         }
     }
 }
