@@ -17,6 +17,7 @@ use std::panic::Location;
 ///     let error = giveway::spawn(async { panic!("no bread") }).await.unwrap_err();
 ///     assert!(error.is_panic());
 ///     assert!(error.to_string().contains("no bread"));
+///     assert_eq!(format!("{error:?}"), format!("JoinError::Panic({:?}, \"no bread\", ...)", error.id()));
 /// });
 /// ```
 pub struct JoinError(Box<Inner>);
@@ -155,9 +156,16 @@ impl fmt::Display for JoinError {
     }
 }
 
+/// In tokio's form, which has no place for the name of the task and where it was spawned: those are in the `Display`.
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinError({self})")
+        let id = self.0.id;
+        match (&self.0.reason, self.message()) {
+            (Reason::Aborted | Reason::ShutDown, _) => write!(f, "JoinError::Cancelled({id:?})"),
+            (Reason::Refused(why), _) => write!(f, "JoinError::Cancelled({id:?}, {why:?})"),
+            (Reason::Panicked(_), None) => write!(f, "JoinError::Panic({id:?}, ...)"),
+            (Reason::Panicked(_), Some(message)) => write!(f, "JoinError::Panic({id:?}, {message:?}, ...)"),
+        }
     }
 }
 

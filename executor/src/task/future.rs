@@ -2,6 +2,7 @@
 
 use super::contain::{Contained, contain, drop_contained};
 use super::error::Reason;
+use super::id::dropping;
 use super::{Class, InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
 use crate::runtime::Shared;
 use crate::worker;
@@ -79,7 +80,7 @@ pub(crate) fn with_polled<R>(f: impl FnOnce(Option<&Meta>) -> R) -> R {
 pub(crate) fn refuse(job: Runnable, error: &io::Error) {
     REFUSAL.set(Some(error.to_string().into()));
     job.metadata().abort();
-    job.run();
+    dropping(job.metadata().id, || job.run());
     REFUSAL.set(None);
 }
 
@@ -100,6 +101,38 @@ impl<F> TaskFuture<F> {
         unsafe { self.meta.as_ref() }
     }
 
+    /// Polls the future. If that panics, the future is dropped while the panic unwinds, as the locals of a function are:
+    /// [`std::thread::panicking`] is true in its destructors. One that panics itself is contained, where a panic while
+    /// unwinding would abort the process: the handle has the first panic, which is the cause.
+    #[inline]
+    fn poll_future(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output>
+    where
+        F: Future,
+    {
+        /// The way out of a poll that panics.
+        struct Unwinding<'a, F> {
+            future: &'a mut Option<F>,
+            outer: *const Meta,
+        }
+        impl<F> Drop for Unwinding<'_, F> {
+            #[cold]
+            fn drop(&mut self) {
+                POLLED.set(self.outer);
+                drop_contained(DropInPlace(self.future));
+            }
+        }
+        // SAFETY: `future` is not moved out of `this`; it is pinned again below, and dropped in place.
+        let this = unsafe { self.get_unchecked_mut() };
+        let unwinding = Unwinding { outer: POLLED.replace(this.meta.as_ptr()), future: &mut this.future };
+        let future = unwinding.future.as_mut().expect("async-task does not poll a finished task");
+        // SAFETY: `this` was pinned, and `future` is pinned with it.
+        let mut future = unsafe { Pin::new_unchecked(future) };
+        let polled = giveway_io::driver::poll_task(cx.waker(), || future.as_mut().poll(cx));
+        POLLED.set(unwinding.outer);
+        std::mem::forget(unwinding);
+        polled
+    }
+
     #[cold]
     fn panicked(&self, payload: Payload) -> JoinError {
         worker::task_panicked(self.meta(), &*payload);
@@ -110,31 +143,23 @@ impl<F> TaskFuture<F> {
 impl<F: Future> Future for TaskFuture<F> {
     type Output = Output<F::Output>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: `future` is not moved out of `this`; it is pinned again below.
-        let this = unsafe { self.get_unchecked_mut() };
-
-        let result = if this.meta().is_aborted() {
-            Err(JoinError::new(this.meta(), REFUSAL.take().map_or(Reason::Aborted, Reason::Refused)))
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = if self.meta().is_aborted() {
+            Err(JoinError::new(self.meta(), REFUSAL.take().map_or(Reason::Aborted, Reason::Refused)))
         } else {
-            let meta = this.meta.as_ptr();
-            let future = this.future.as_mut().expect("async-task does not poll a finished task");
-            // SAFETY: `this` was pinned, and `future` is pinned with it.
-            let mut future = unsafe { Pin::new_unchecked(future) };
-            let outer = POLLED.replace(meta);
-            let polled = contain(|| giveway_io::driver::poll_task(cx.waker(), || future.as_mut().poll(cx)));
-            POLLED.set(outer);
-            match polled {
+            match contain(|| self.as_mut().poll_future(cx)) {
                 Ok(Poll::Pending) => {
-                    this.meta().begin_wait();
+                    self.meta().begin_wait();
                     return Poll::Pending;
                 }
                 Ok(Poll::Ready(output)) => Ok(output),
-                Err(payload) => Err(this.panicked(payload)),
+                Err(payload) => Err(self.panicked(payload)),
             }
         };
         // Contained from here on: if the future's destructor panics below, the output has to go quietly.
         let result = Contained::new(result);
+        // SAFETY: the future is not moved, but dropped in place.
+        let this = unsafe { self.get_unchecked_mut() };
         let result = match contain(|| this.future = None) {
             Ok(()) => result,
             Err(payload) => {
@@ -151,7 +176,7 @@ impl<F> Drop for TaskFuture<F> {
         // Only a task dropped before its end still has a future here. The unregistering has to come last: until then
         // shutdown waits for us, and the runtime is there for whatever the destructor does.
         if self.future.is_some() {
-            drop_contained(DropInPlace(&mut self.future));
+            dropping(self.meta().id, || drop_contained(DropInPlace(&mut self.future)));
         }
         self.meta().unregister();
         self.meta().set_ended();

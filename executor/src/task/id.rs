@@ -1,4 +1,4 @@
-//! Task numbers, unique in the process and handed out without a shared counter.
+//! Task numbers, unique in the process and handed out without a shared counter; and whose destructor runs.
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,6 +25,27 @@ static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     // The last id this thread gave out. At a block's last number, or at zero, a new block is due.
     static LAST: Cell<u64> = const { Cell::new(0) };
+    // The task whose future or output this thread drops, if it is not the one that runs here.
+    static DROPPED: Cell<Option<Id>> = const { Cell::new(None) };
+}
+
+/// Runs `f`, which drops the future or the output of this task: their destructors see its id, wherever they run.
+#[inline]
+pub(super) fn dropping<R>(id: Id, f: impl FnOnce() -> R) -> R {
+    struct PutBack(Option<Id>);
+    impl Drop for PutBack {
+        #[inline]
+        fn drop(&mut self) {
+            DROPPED.set(self.0);
+        }
+    }
+    let _put_back = PutBack(DROPPED.replace(Some(id)));
+    f()
+}
+
+/// The task whose future or output this thread drops, if it is in [`dropping`].
+pub(super) fn dropped() -> Option<Id> {
+    DROPPED.get()
 }
 
 impl Id {

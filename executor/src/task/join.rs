@@ -2,6 +2,7 @@
 
 use super::error::Reason;
 use super::future::Output;
+use super::id::dropping;
 use super::{AbortHandle, Id, InPlace, JoinError, Meta};
 use async_task::{FallibleTask, Task};
 use futures_util::future::FusedFuture;
@@ -72,6 +73,16 @@ impl<T> JoinHandle<T> {
         let meta = unsafe { self.key.meta };
         // SAFETY: `task` holds the allocation that the metadata is in.
         Some(unsafe { meta.as_ref() })
+    }
+
+    /// Lets the task run on alone, or drops its output. Not inlined: a handle that was awaited has no task any more, and the
+    /// code of its drop is in every future that awaits one.
+    #[inline(never)]
+    fn detach(&mut self) {
+        let id = self.id();
+        if let Some(task) = self.task.take() {
+            dropping(id, || task.detach());
+        }
     }
 
     /// Ends the task at its next chance.
@@ -189,8 +200,8 @@ impl<T> FusedFuture for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.detach();
+        if self.task.is_some() {
+            self.detach();
         }
     }
 }

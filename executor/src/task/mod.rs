@@ -141,7 +141,8 @@ pub fn worker() -> Option<usize> {
     context::with_worker(|worker| worker.map(|worker| worker.index()))
 }
 
-/// The id of the task that is running on this thread.
+/// The id of the task that is running on this thread. In the destructor of a future or an output it is that of the task it
+/// belongs to, wherever it is dropped: by a worker, with its handle, or in a shutdown.
 ///
 /// # Panics
 ///
@@ -161,7 +162,7 @@ pub fn id() -> Id {
     try_id().expect("no task is running on this thread; `task::id` is for tasks, and the future of `block_on` is none")
 }
 
-/// The id of the task that is running on this thread, if one is.
+/// The id of the task that is running on this thread, if one is. In destructors as [`id`] says.
 ///
 /// # Examples
 ///
@@ -174,5 +175,5 @@ pub fn id() -> Id {
 /// });
 /// ```
 pub fn try_id() -> Option<Id> {
-    context::running_id()
+    id::dropped().or_else(context::running_id)
 }

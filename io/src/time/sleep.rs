@@ -80,10 +80,13 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 pub struct Sleep {
     deadline: Instant,
     // The poll in which it was made, for a time to come: until that is over nobody has to look at the clock. Zero if the
-    // moment may have passed.
+    // moment may have passed. `STARTED` once it was polled or reset.
     made_in: u64,
     timer: Option<Timer>,
 }
+
+/// Of [`Sleep::made_in`]: the number of no poll.
+const STARTED: u64 = u64::MAX;
 
 /// A timer that was started. Dropping it stops it.
 struct Timer {
@@ -168,18 +171,22 @@ impl Sleep {
         self.deadline
     }
 
-    /// Whether it is over.
+    /// Whether it is over. As in tokio, not before it has begun: it does when it is first polled, or [reset](Self::reset).
     ///
     /// # Examples
     ///
     /// ```
     /// use giveway::time::sleep;
+    /// use std::pin::pin;
     /// use std::time::Duration;
     ///
-    /// assert!(!sleep(Duration::from_secs(1)).is_elapsed());
+    /// let mut nap = pin!(sleep(Duration::ZERO));
+    /// assert!(!nap.is_elapsed(), "nobody has awaited it");
+    /// giveway::block_on(nap.as_mut());
+    /// assert!(nap.is_elapsed());
     /// ```
     pub fn is_elapsed(&self) -> bool {
-        Instant::now() >= self.deadline
+        self.made_in == STARTED && Instant::now() >= self.deadline
     }
 
     /// Makes it wait for another moment, whether it was over or not. Whoever waits for it is woken then, and need not poll it
@@ -198,7 +205,7 @@ impl Sleep {
     /// ```
     pub fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
         self.deadline = deadline;
-        self.made_in = 0;
+        self.made_in = STARTED;
         if self.timer.as_mut().is_some_and(|timer| !timer.reset(deadline)) {
             self.timer = None;
         }
@@ -211,7 +218,8 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let spent = ready!(poll_proceed(cx));
         let this = &mut *self;
-        let just_made = this.made_in != 0 && this.made_in == scope::this_poll() && this.timer.is_none();
+        let made_in = std::mem::replace(&mut this.made_in, STARTED);
+        let just_made = made_in != 0 && made_in == scope::this_poll();
         if !just_made && Instant::now() >= this.deadline {
             if let Some(timer) = this.timer.take() {
                 timer.end(this.deadline);
