@@ -184,24 +184,23 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_the_poll_before() 
         for _ in 0..100 {
             let handle = runtime.handle().clone();
             let pinned_to_first = || Builder::new().on_worker(0);
+            let ran = Arc::new(AtomicBool::new(false));
+            let (polite, other) = (ran.clone(), ran);
+            let polite = move || async move {
+                giveway::yield_now_if_busy().await;
+                polite.load(Relaxed)
+            };
+            let other = move || async move { other.store(true, Relaxed) };
+            // In an array: it is a handle that is returned, and not awaited here.
             let before = move || async move {
                 outside(|| {
-                    let ran = Arc::new(AtomicBool::new(false));
-                    let polite = {
-                        let ran = ran.clone();
-                        move || async move {
-                            giveway::yield_now_if_busy().await;
-                            ran.load(Relaxed)
-                        }
-                    };
                     let polite = pinned_to_first().spawn_pinned_on(polite, &handle);
-                    let other = move || async move { ran.store(true, Relaxed) };
                     drop(pinned_to_first().spawn_pinned_on(other, &handle));
-                    polite
+                    [polite]
                 })
             };
             let before = pinned_to_first().spawn_pinned_on(before, runtime.handle());
-            let polite = runtime.block_on(before).unwrap();
+            let [polite] = runtime.block_on(before).unwrap();
             assert!(runtime.block_on(polite).unwrap(), "it went on beside a task that only its worker can run");
         }
     });

@@ -17,7 +17,7 @@ impl<T: PointerSized> Scheduler<T> {
         if self.idle.is_asleep(worker) && self.idle.remove(worker) {
             return Some(worker);
         }
-        // Whoever is idle, now or in a moment, cannot help: a polite task has to give way beside it.
+        // A worker that is idle, now or in a moment, cannot help: a polite task has to give way beside it.
         self.ask_to_yield(worker);
         if self.idle.nobody_idle() {
             self.polite.interrupt_if_armed(worker);

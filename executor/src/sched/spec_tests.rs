@@ -384,7 +384,7 @@ fn a_pinned_push_to_a_worker_that_is_awake_needs_no_lock_of_the_idle_set() {
     assert!(scheduler.next(&cores[0]).is_some());
     scheduler.begin_poll(&cores[0], Source::Queue, false, false);
     assert!(!asks(), "a worker is idle");
-    // Whoever needed the lock here would wait for ever.
+    // A push that needed the lock would wait for ever.
     scheduler.idle.with_list_locked(|| {
         (1..3).for_each(|task| assert!(scheduler.push_pinned(0, Box::new(task)).is_none()));
         assert!(asks(), "the idle one cannot help: the task that runs there is to give way");
