@@ -9,7 +9,7 @@
 use crate::background::{Background, Load};
 use crate::peers::Peer;
 use crate::wake::ask_for_real_time;
-use crate::work::{microseconds, spin};
+use crate::work::spin;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
@@ -17,6 +17,8 @@ use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How many connections share the requests.
@@ -40,32 +42,80 @@ pub struct Outcome {
 ///
 /// If a request is lost.
 pub fn run<P: Peer>(load: Load) -> Outcome {
-    let address = serve::<P>(load.work);
+    let stamps = Stamps::new(load.events());
+    let address = serve::<P>(load.work, stamps.clone());
     let background = Background::<P>::start(load);
-    let mut latencies = Vec::new();
-    let beside = background.chunks_during(|| {
-        let client = std::thread::spawn(move || client(address, load));
-        latencies = client.join().expect("the client does not panic");
-    });
+    let beside = background.chunks_during(|| client(address, load, &stamps, true));
     background.end();
-    Outcome { latencies, beside }
+    Outcome { latencies: stamps.between(Point::Due, Point::Answered), beside }
 }
 
-/// A server for [`CONNECTIONS`] clients, which ends with them.
-fn serve<P: Peer>(work: u64) -> SocketAddr {
+/// Where a request passes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    /// It was to be sent.
+    Due,
+    /// The client sends it.
+    Sent,
+    /// The server has read it.
+    Read,
+    /// The server has worked for it, and sends the answer.
+    Worked,
+    /// The client has the answer.
+    Answered,
+}
+
+/// When each request passed each point.
+#[derive(Debug)]
+pub struct Stamps {
+    start: Instant,
+    // Nanoseconds since the start, by the numbers of the requests.
+    requests: Vec<[AtomicU64; 5]>,
+}
+
+impl Stamps {
+    /// For so many requests.
+    pub fn new(requests: u32) -> Arc<Self> {
+        Arc::new(Self { start: Instant::now(), requests: (0..requests).map(|_| Default::default()).collect() })
+    }
+
+    fn note(&self, request: u32, point: Point, time: Instant) {
+        let time = time.saturating_duration_since(self.start).as_nanos() as u64;
+        // Ordering: relaxed. They are read when all threads have ended, or the answer has come through the kernel.
+        self.requests[request as usize][point as usize].store(time, Relaxed);
+    }
+
+    /// How long each took from one point to another, in microseconds.
+    pub fn between(&self, from: Point, to: Point) -> Vec<f64> {
+        let time = |request: &[AtomicU64; 5], point| request[point as usize].load(Relaxed);
+        let took = |request| time(request, to).saturating_sub(time(request, from)) as f64 / 1e3;
+        self.requests.iter().map(took).collect()
+    }
+}
+
+/// A server for the connections of one [`client`], which ends with them. It works so many rounds for each request.
+///
+/// # Panics
+///
+/// If it cannot listen.
+pub fn serve<P: Peer>(work: u64, stamps: Arc<Stamps>) -> SocketAddr {
     P::block_on(async {
         let (listener, address) = P::listen().await.expect("listens on loopback");
         P::spawn_detached(async move {
             for _ in 0..CONNECTIONS {
                 let mut stream = P::accept(&listener).await.expect("a client comes");
+                let stamps = stamps.clone();
                 P::spawn_detached(async move {
                     let mut buffer = [0; 64 * SIZE];
                     let mut have = 0;
                     while let Ok(read @ 1..) = P::read(&mut stream, &mut buffer[have..]).await {
                         have += read;
                         let whole = have / SIZE * SIZE;
-                        for request in buffer[..whole].chunks(SIZE) {
+                        for request in buffer[..whole].as_chunks::<SIZE>().0 {
+                            let number = u32::from_ne_bytes(*request);
+                            stamps.note(number, Point::Read, Instant::now());
                             spin(work);
+                            stamps.note(number, Point::Worked, Instant::now());
                             P::write_all(&mut stream, request).await.expect("the client reads");
                         }
                         buffer.copy_within(whole..have, 0);
@@ -78,27 +128,35 @@ fn serve<P: Peer>(work: u64) -> SocketAddr {
     })
 }
 
-/// Sends requests and takes the answers. Microseconds each was under way.
-fn client(address: SocketAddr, load: Load) -> Vec<f64> {
+/// Sends requests and takes the answers.
+///
+/// `real_time`: with that priority, if it can be had. Otherwise the client waits for a CPU as the workers do.
+///
+/// # Panics
+///
+/// If a request is lost.
+pub fn client(address: SocketAddr, load: Load, stamps: &Stamps, real_time: bool) {
     let streams: Vec<_> = (0..CONNECTIONS).map(|_| connect(address)).collect();
     let answers = Answers::of(&streams);
     let start = Instant::now() + Duration::from_millis(1);
-    let due = |n| start + Duration::from_secs(1) * n / load.rate;
+    let begin = || real_time && ask_for_real_time();
     std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| {
-            ask_for_real_time();
-            answers.take(load.events(), |n| microseconds(due(n).elapsed()))
+        scope.spawn(|| {
+            begin();
+            answers.take(load.events(), |n| stamps.note(n, Point::Answered, Instant::now()));
         });
         scope.spawn(|| {
-            ask_for_real_time();
+            begin();
             for n in 0..load.events() {
+                let due = start + Duration::from_secs(1) * n / load.rate;
+                stamps.note(n, Point::Due, due);
                 // Not a spin: it would take a core from the background.
-                std::thread::sleep(due(n).saturating_duration_since(Instant::now()));
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                stamps.note(n, Point::Sent, Instant::now());
                 (&streams[n as usize % CONNECTIONS]).write_all(&n.to_ne_bytes()).expect("the server reads");
             }
         });
-        receiver.join().expect("the receiver does not panic")
-    })
+    });
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -124,27 +182,27 @@ impl<'a> Answers<'a> {
         Self { epoll, streams }
     }
 
-    /// So many of them: for each what `note` makes of its number.
-    fn take(&self, answers: u32, note: impl Fn(u32) -> f64) -> Vec<f64> {
-        let mut noted = Vec::with_capacity(answers as usize);
+    /// So many of them. Calls `note` with the number of each.
+    fn take(&self, answers: u32, note: impl Fn(u32)) {
+        let mut noted = 0;
         let mut events = Vec::with_capacity(CONNECTIONS);
-        while noted.len() < answers as usize {
+        while noted < answers as usize {
             events.clear();
             let timeout = Timespec { tv_sec: 60, tv_nsec: 0 };
             match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
                 Err(Errno::INTR) => continue,
                 result => result.expect("it is an epoll descriptor"),
             };
-            assert!(!events.is_empty(), "{} answers are missing after a minute", answers as usize - noted.len());
+            assert!(!events.is_empty(), "{} answers are missing after a minute", answers as usize - noted);
             for event in events.drain(..) {
                 // Room for more than there are ever under way on one connection: one read takes all.
                 let mut bytes = [0; 1024 * SIZE];
                 let read = (&self.streams[event.data.u64() as usize]).read(&mut bytes).expect("the server answers");
                 assert!(read > 0 && read.is_multiple_of(SIZE), "the server has closed, or cut an answer in two");
                 let numbers = bytes[..read].as_chunks::<SIZE>().0;
-                noted.extend(numbers.iter().map(|&number| note(u32::from_ne_bytes(number))));
+                numbers.iter().for_each(|&number| note(u32::from_ne_bytes(number)));
+                noted += numbers.len();
             }
         }
-        noted
     }
 }

@@ -9,7 +9,7 @@ use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_ho
 use std::cell::{Cell, OnceCell};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Gives way if every worker is busy and work waits; otherwise is ready at once. The yield point of a polite background
 /// loop.
@@ -102,7 +102,7 @@ impl Worker {
     /// pinned here. What it has left in its slot goes to that one.
     fn somebody_idle(&self) -> bool {
         let scheduler = &self.shared().scheduler;
-        let idle = scheduler.idle.idle_hint().load(Relaxed) != 0;
+        let idle = scheduler.idle.idle_hint().load(Relaxed) > 0;
         if idle {
             self.shared().unpark(scheduler.hand_over_slot(self.core()));
         }
@@ -142,7 +142,7 @@ impl Host for Worker {
         match self.hold() {
             Hold::Core => signs(self.shared(), Some(self.index()), &self.core().manners().pace),
             Hold::Lent(_) | Hold::Lost(_) => {
-                Signs { idle: &NOBODY, asked: &ALWAYS, queued: [&NOBODY, &NOBODY], countdown: &NO_COUNT }
+                Signs { idle: &NOBODY, asked: &ALWAYS, queued: [&NOTHING, &NOTHING], countdown: &NO_COUNT }
             }
         }
     }
@@ -197,7 +197,8 @@ impl Host for Worker {
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 static ALWAYS: AtomicBool = AtomicBool::new(true);
-static NOBODY: AtomicUsize = AtomicUsize::new(0);
+static NOBODY: AtomicIsize = AtomicIsize::new(0);
+static NOTHING: AtomicUsize = AtomicUsize::new(0);
 static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// What the yield points of a worker look at, or those of a thread that is none and that nobody asks.
@@ -216,7 +217,7 @@ fn signs<'a>(shared: &'a Shared, worker: Option<usize>, pace: &'a Pace) -> Signs
 #[cfg(all(test, giveway_loom))]
 fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
     let idle = shared.scheduler.idle.idle_hint();
-    Signs { idle, asked: &NEVER, queued: [idle, idle], countdown: pace.countdown() }
+    Signs { idle, asked: &NEVER, queued: [&NOTHING, &NOTHING], countdown: pace.countdown() }
 }
 
 /// A thread in `block_on`. It holds no core and nobody interrupts it, so it looks for itself.

@@ -177,6 +177,35 @@ fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
     });
 }
 
+/// The push asks the poll of the moment to give way. That one ends, and the polite task is next: its first yield point has to know.
+#[test]
+fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_the_poll_before() {
+    with_runtimes(|runtime| {
+        for _ in 0..100 {
+            let handle = runtime.handle().clone();
+            let pinned_to_first = || Builder::new().on_worker(0);
+            let ran = Arc::new(AtomicBool::new(false));
+            let (polite, other) = (ran.clone(), ran);
+            let polite = move || async move {
+                giveway::yield_now_if_busy().await;
+                polite.load(Relaxed)
+            };
+            let other = move || async move { other.store(true, Relaxed) };
+            // In an array: it is a handle that is returned, and not awaited here.
+            let before = move || async move {
+                outside(|| {
+                    let polite = pinned_to_first().spawn_pinned_on(polite, &handle);
+                    drop(pinned_to_first().spawn_pinned_on(other, &handle));
+                    [polite]
+                })
+            };
+            let before = pinned_to_first().spawn_pinned_on(before, runtime.handle());
+            let [polite] = runtime.block_on(before).unwrap();
+            assert!(runtime.block_on(polite).unwrap(), "it went on beside a task that only its worker can run");
+        }
+    });
+}
+
 /// It has nowhere to park: the yield queue is drained by anybody.
 #[test]
 fn a_polite_pinned_task_lets_everything_else_go_first_and_goes_on() {

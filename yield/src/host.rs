@@ -13,13 +13,14 @@
 //! use std::future::Future;
 //! use std::num::NonZeroU64;
 //! use std::pin::pin;
-//! use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+//! use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize};
 //! use std::task::{Context, Poll, Waker};
 //!
 //! #[derive(Default)]
 //! struct Counter {
 //!     // Always zero: nobody is ever idle,
-//!     zero: AtomicUsize,
+//!     idle: AtomicIsize,
+//!     queued: AtomicUsize,
 //!     // and every yield point has to ask.
 //!     countdown: AtomicU32,
 //!     asked_for: AtomicBool,
@@ -31,9 +32,9 @@
 //! impl Host for Counter {
 //!     fn signs(&self) -> Signs<'_> {
 //!         Signs {
-//!             idle: &self.zero,
+//!             idle: &self.idle,
 //!             asked: &self.asked_for,
-//!             queued: [&self.zero, &self.zero],
+//!             queued: [&self.queued, &self.queued],
 //!             countdown: &self.countdown,
 //!         }
 //!     }
@@ -75,7 +76,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// An executor that can say whether work waits.
 ///
@@ -174,8 +175,9 @@ impl Paced {
 /// See the [module's page](self).
 #[derive(Debug, Clone, Copy)]
 pub struct Signs<'a> {
-    /// How many workers have nothing to do. While this is not zero no yield point looks any further.
-    pub idle: &'a AtomicUsize,
+    /// How many workers have nothing to do. While this is positive no yield point looks any further; a host that wants them to,
+    /// whoever is idle, may take as much from it as it likes.
+    pub idle: &'a AtomicIsize,
     /// Somebody wants the task on this thread to give way.
     pub asked: &'a AtomicBool,
     /// The lengths of queues that every worker takes from.
@@ -246,17 +248,18 @@ impl fmt::Debug for Ticket {
 }
 
 // What a thread without a host reads: somebody is always idle.
-static ONE: AtomicUsize = AtomicUsize::new(1);
+static IDLE: AtomicIsize = AtomicIsize::new(1);
+static EMPTY: AtomicUsize = AtomicUsize::new(0);
 static NEVER: AtomicBool = AtomicBool::new(false);
 static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
-const NO_HOST: Signs<'static> = Signs { idle: &ONE, asked: &NEVER, queued: [&ONE, &ONE], countdown: &NO_COUNT };
+const NO_HOST: Signs<'static> = Signs { idle: &IDLE, asked: &NEVER, queued: [&EMPTY, &EMPTY], countdown: &NO_COUNT };
 
 /// Who answers the yield points of a thread.
 #[derive(Clone)]
 struct Seat {
     // The first sign is apart from the others: together they would all be loaded before the first is looked at.
-    idle: Cell<&'static AtomicUsize>,
+    idle: Cell<&'static AtomicIsize>,
     signs: Cell<Signs<'static>>,
     host: Cell<Option<&'static dyn Host>>,
     // The poll of a paced task has begun, and it has not looked at the clock since.
@@ -353,7 +356,7 @@ fn look_again() {
 /// Whether a worker is idle, or there is no host.
 #[inline]
 fn somebody_idle() -> bool {
-    SEAT.with(|seat| seat.idle.get()).load(Relaxed) != 0
+    SEAT.with(|seat| seat.idle.get()).load(Relaxed) > 0
 }
 
 /// Whether work waits.
@@ -397,7 +400,7 @@ pub(crate) fn ask() -> Option<Ticket> {
 /// ```
 #[inline]
 pub fn ask_once() {
-    static NOBODY: AtomicUsize = AtomicUsize::new(0);
+    static NOBODY: AtomicIsize = AtomicIsize::new(0);
     SEAT.with(|seat| seat.idle.set(&NOBODY));
 }
 
@@ -439,7 +442,7 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    struct Busy(AtomicUsize);
+    struct Busy(AtomicIsize);
 
     impl Host for Busy {
         fn signs(&self) -> Signs<'_> {
@@ -459,8 +462,8 @@ mod tests {
     #[test]
     fn a_yield_point_asks_when_a_sign_says_so_or_the_countdown_has_run_out() {
         let (zero, queued) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (asked, countdown) = (AtomicBool::new(false), AtomicU32::new(3));
-        let signs = Signs { idle: &zero, asked: &asked, queued: [&zero, &queued], countdown: &countdown };
+        let (idle, asked, countdown) = (AtomicIsize::new(0), AtomicBool::new(false), AtomicU32::new(3));
+        let signs = Signs { idle: &idle, asked: &asked, queued: [&zero, &queued], countdown: &countdown };
         assert!(signs.nothing_new());
         queued.store(1, Relaxed);
         assert!(!signs.nothing_new());
@@ -480,7 +483,7 @@ mod tests {
 
     #[test]
     fn the_outer_host_answers_again_after_the_inner_even_after_a_panic() {
-        let (busy, relaxed) = (Busy(AtomicUsize::new(0)), Busy(AtomicUsize::new(1)));
+        let (busy, relaxed) = (Busy(AtomicIsize::new(0)), Busy(AtomicIsize::new(1)));
         with_host(&busy, || {
             assert!(crate::should_yield());
             let inner = AssertUnwindSafe(|| {

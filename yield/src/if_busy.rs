@@ -156,12 +156,13 @@ mod tests {
     use std::cell::Cell;
     use std::num::NonZeroU64;
     use std::pin::pin;
-    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+    use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize};
     use std::task::Waker;
 
     /// A host where work always waits. `notes` is how many yield points want the current poll to give way.
     struct Strict {
-        idle: AtomicUsize,
+        idle: AtomicIsize,
+        queued: AtomicUsize,
         asked_for: AtomicBool,
         countdown: AtomicU32,
         poll: Cell<u64>,
@@ -171,7 +172,8 @@ mod tests {
     impl Strict {
         fn new() -> Self {
             Self {
-                idle: AtomicUsize::new(0),
+                idle: AtomicIsize::new(0),
+                queued: AtomicUsize::new(0),
                 asked_for: AtomicBool::new(true),
                 countdown: AtomicU32::new(0),
                 poll: Cell::new(1),
@@ -190,7 +192,7 @@ mod tests {
             Signs {
                 idle: &self.idle,
                 asked: &self.asked_for,
-                queued: [&self.idle, &self.idle],
+                queued: [&self.queued, &self.queued],
                 countdown: &self.countdown,
             }
         }

@@ -240,8 +240,9 @@ impl<T: PointerSized> Remote<T> {
 
     /// Notes that the poll with this tick is to return. False if one was asked to already, which may have been another.
     pub(super) fn ask_to_return(&self, tick: u32) -> bool {
-        // Ordering: relaxed. A request, not a publication; who misses it is asked again.
-        tick != 0 && self.return_asked.swap(tick, Relaxed) == 0
+        // Ordering: release, partner of the acquire in `take_return_asked`, and a read-modify-write: comes it before that one, the
+        // holder sees what was pushed before the request; comes it after, it is the first of the next poll.
+        tick != 0 && self.return_asked.swap(tick, Release) == 0
     }
 
     /// Whether the poll with this tick is to return.
@@ -252,7 +253,9 @@ impl<T: PointerSized> Remote<T> {
     /// Forgets such a request. True if there was one.
     #[inline]
     pub(super) fn take_return_asked(&self) -> bool {
-        self.return_asked.load(Relaxed) != 0 && self.return_asked.swap(0, Relaxed) != 0
+        // Ordering: acquire, partner of the release in `ask_to_return`. Relaxed for the load: a request that it misses holds for
+        // the next poll.
+        self.return_asked.load(Relaxed) != 0 && self.return_asked.swap(0, Acquire) != 0
     }
 
     /// The holder starts a poll.

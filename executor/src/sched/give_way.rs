@@ -114,23 +114,33 @@ impl<T: PointerSized> Scheduler<T> {
     /// Asks the poll that a core is in to return at its next yield point or budgeted operation, whether anybody waits or
     /// not and whoever is idle: what else is in its task, a timeout say, may want its turn, or it may have been aborted.
     pub(crate) fn ask_to_return(&self, core: usize, tick: u32) {
-        if self.cores()[core].ask_to_return(tick) {
+        if self.distract_until_return(core, tick) {
             self.polite.interrupt(core);
-            self.idle.distract();
         }
     }
 
     /// Has the yield points of a core look closer, whoever is idle. Unlike [`Self::ask_to_return`] it asks nothing of a poll
-    /// that has none.
+    /// that has none. The poll may be over meanwhile: then it holds for the next one.
     pub(crate) fn ask_to_yield(&self, core: usize) {
-        let remote = &self.cores()[core];
-        if remote.ask_to_return(remote.polling()) {
-            self.idle.distract();
-        }
+        self.distract_until_return(core, self.cores()[core].polling());
     }
 
-    /// The poll that a core was in is over: if it had been asked to return, it has, and this is true. The holder's to call,
-    /// and the monitor's if it asked too late.
+    /// Has every yield point ask until the core's holder says that a poll [has returned](Self::has_returned). False if that was
+    /// so already.
+    fn distract_until_return(&self, core: usize, tick: u32) -> bool {
+        // First, because the holder may answer at once, and takes it back then: for a moment a worker would seem idle that is
+        // not, and a moment may be long for a thread that loses its CPU.
+        self.idle.distract();
+        let first = self.cores()[core].ask_to_return(tick);
+        if !first {
+            self.idle.attract();
+        }
+        first
+    }
+
+    /// The poll that a core was in is over: if it had been asked to return, it has, and this is true: then the next yield point
+    /// there has to ask, for what the request was about may still wait. The holder's to call, and the monitor's if it asked
+    /// too late.
     #[inline]
     pub(crate) fn has_returned(&self, core: usize) -> bool {
         let asked = self.cores()[core].take_return_asked();

@@ -18,6 +18,10 @@ pub(crate) struct Counts(usize);
 const SEARCHING: usize = 1;
 const IDLE: usize = 1 << (usize::BITS / 2);
 
+/// What a reason to ask takes from the hint: more than there are ever workers. There are few enough at a time, also for 32 bits:
+/// one a core (`Remote::return_asked`), and the end of the runtime.
+const DISTRACTED: isize = 1 << (isize::BITS / 2);
+
 impl Counts {
     #[inline]
     pub(crate) fn searching(self) -> usize {
@@ -54,16 +58,15 @@ pub(crate) struct IdleSet {
     // The idle half of `counts` again, on a line that changes only when somebody falls asleep or is woken, not with every
     // search. Written under the lock of `sleepers`. Not part of any protocol, and so not modelled.
     idle: CachePadded<std::sync::atomic::AtomicUsize>,
-    // The same for yield points, who are sometimes told that nobody is idle.
-    hint: CachePadded<std::sync::atomic::AtomicUsize>,
+    // The same for yield points, who are sometimes told that nobody is idle: a poll is to return, or the runtime closes. The
+    // idle workers, and `DISTRACTED` less for each such reason. A sum: workers are added and taken out under the lock of
+    // `sleepers`, reasons without it.
+    hint: CachePadded<std::sync::atomic::AtomicIsize>,
     // Last in, first out: the thread that slept the shortest has the warmest cache.
     sleepers: Mutex<Vec<usize>>,
     // Whether each worker is in the list. Written under its lock.
     asleep: Box<[AtomicBool]>,
     workers: usize,
-    // While this is not zero yield points are told that nobody is idle, so that they ask: a poll is to return, or the
-    // runtime closes. Changed under the lock of `sleepers`.
-    distracted: std::sync::atomic::AtomicUsize,
 }
 
 impl IdleSet {
@@ -72,11 +75,10 @@ impl IdleSet {
         Self {
             counts: CachePadded::new(AtomicUsize::new(0)),
             idle: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
-            hint: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
+            hint: CachePadded::new(std::sync::atomic::AtomicIsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(workers)),
             asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             workers,
-            distracted: std::sync::atomic::AtomicUsize::new(0),
         }
     }
 
@@ -86,9 +88,9 @@ impl IdleSet {
         Counts(self.counts.load(Relaxed))
     }
 
-    /// What yield points read.
+    /// What yield points read. While it is positive a worker is idle, and none has to ask.
     #[inline]
-    pub(crate) fn idle_hint(&self) -> &std::sync::atomic::AtomicUsize {
+    pub(crate) fn idle_hint(&self) -> &std::sync::atomic::AtomicIsize {
         &self.hint
     }
 
@@ -203,7 +205,7 @@ impl IdleSet {
         let change = IDLE.wrapping_sub(if searching { SEARCHING } else { 0 });
         // Ordering: AcqRel; the fence that `count_out` puts behind it is what orders it against a push.
         let before = Counts(self.counts.fetch_add(change, AcqRel));
-        self.hint(&sleepers);
+        self.hint(&sleepers, 1);
         before.searching() == usize::from(searching)
     }
 
@@ -267,28 +269,25 @@ impl IdleSet {
         // is ordered by its own count-out.
         let before = Counts(self.counts.fetch_sub(workers * (IDLE - SEARCHING), AcqRel));
         debug_assert!(before.idle() >= workers, "woke a worker that was not counted as idle: {before:?}");
-        self.hint(sleepers);
+        self.hint(sleepers, -(workers as isize));
     }
 
-    // Under the lock of `sleepers`.
-    fn hint(&self, sleepers: &[usize]) {
-        let hint = if self.distracted.load(Relaxed) > 0 { 0 } else { sleepers.len() };
+    // Under the lock of `sleepers`, whose number has changed by so many.
+    fn hint(&self, sleepers: &[usize], change: isize) {
         self.idle.store(sleepers.len(), Relaxed);
-        self.hint.store(hint, Relaxed);
+        // Ordering: relaxed, here and below. A sum, of which no change is lost, and nothing is published by it: a yield point
+        // that just misses a change sees it the next time.
+        self.hint.fetch_add(change, Relaxed);
     }
 
     /// From now on every yield point asks, whoever is idle.
     pub(super) fn distract(&self) {
-        let sleepers = lock(&self.sleepers);
-        self.distracted.fetch_add(1, Relaxed);
-        self.hint(&sleepers);
+        self.hint.fetch_sub(DISTRACTED, Relaxed);
     }
 
     /// Takes one `distract` back.
     pub(super) fn attract(&self) {
-        let sleepers = lock(&self.sleepers);
-        self.distracted.fetch_sub(1, Relaxed);
-        self.hint(&sleepers);
+        self.hint.fetch_add(DISTRACTED, Relaxed);
     }
 }
 
@@ -330,10 +329,10 @@ mod tests {
     fn counts_agree_with_the_list_however_workers_come_and_go() {
         let idle = IdleSet::new(3);
         let mut rng = fastrand::Rng::with_seed(7);
-        let mut asleep = [false; 3];
+        let (mut asleep, mut distractions) = ([false; 3], 0);
         for _ in 0..10_000 {
             let worker = rng.usize(..3);
-            match rng.u8(..4) {
+            match rng.u8(..6) {
                 0 if !asleep[worker] => {
                     let searching = idle.try_start_search();
                     let _ = idle.insert(worker, searching);
@@ -351,6 +350,14 @@ mod tests {
                         let _ = idle.stop_search();
                     }
                 }
+                3 if distractions < 4_097 => {
+                    idle.distract();
+                    distractions += 1;
+                }
+                4 if distractions > 0 => {
+                    idle.attract();
+                    distractions -= 1;
+                }
                 _ => {
                     for woken in idle.wake_all() {
                         assert!(std::mem::replace(&mut asleep[woken], false));
@@ -361,6 +368,8 @@ mod tests {
             let counts = idle.counts();
             assert_eq!(counts.idle(), asleep.iter().filter(|&&a| a).count());
             assert_eq!(counts.searching(), 0);
+            let told = idle.idle_hint().load(Relaxed) > 0;
+            assert_eq!(told, counts.idle() > 0 && distractions == 0, "what yield points are told");
         }
     }
 }

@@ -17,11 +17,10 @@ impl<T: PointerSized> Scheduler<T> {
         if self.idle.is_asleep(worker) && self.idle.remove(worker) {
             return Some(worker);
         }
+        // A worker that is idle, now or in a moment, cannot help: a polite task has to give way beside it.
+        self.ask_to_yield(worker);
         if self.idle.nobody_idle() {
             self.polite.interrupt_if_armed(worker);
-        } else {
-            // Whoever is idle cannot help: a polite task has to give way beside him.
-            self.ask_to_yield(worker);
         }
         None
     }

@@ -377,6 +377,23 @@ fn the_inbox_takes_turns_with_the_deque() {
 }
 
 #[test]
+fn a_pinned_push_to_a_worker_that_is_awake_needs_no_lock_of_the_idle_set() {
+    let (scheduler, cores) = with_queued(3, 1);
+    let _ = scheduler.idle.count_out(2, false);
+    let asks = || scheduler.idle.idle_hint().load(Relaxed) <= 0;
+    assert!(scheduler.next(&cores[0]).is_some());
+    scheduler.begin_poll(&cores[0], Source::Queue, false, false);
+    assert!(!asks(), "a worker is idle");
+    // A push that needed the lock would wait for ever.
+    scheduler.idle.with_list_locked(|| {
+        (1..3).for_each(|task| assert!(scheduler.push_pinned(0, Box::new(task)).is_none()));
+        assert!(asks(), "the idle one cannot help: the task that runs there is to give way");
+        assert!(scheduler.has_returned(0));
+        assert!(!asks());
+    });
+}
+
+#[test]
 fn nobody_but_the_home_thread_takes_from_an_inbox() {
     let (scheduler, cores) = with_queued(2, 0);
     assert!(scheduler.push_pinned(0, Box::new(1)).is_none());

@@ -137,6 +137,9 @@ impl Worker {
         if scheduler.has_returned(self.index()) {
             // It took long, so the count of polls says nothing.
             self.polls_to_look.set(1);
+            // Or a pinned task was pushed meanwhile, and the next poll may not be its: beside an idle worker a polite loop would
+            // go before it, and go on.
+            giveway_yield::host::ask_once();
         }
     }
 

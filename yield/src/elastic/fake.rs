@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Mutex};
@@ -96,7 +96,8 @@ impl Board {
     }
 }
 
-static IDLE: AtomicUsize = AtomicUsize::new(1);
+static IDLE: AtomicIsize = AtomicIsize::new(1);
+static EMPTY: AtomicUsize = AtomicUsize::new(0);
 static NEVER: AtomicBool = AtomicBool::new(false);
 static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -111,7 +112,7 @@ pub(super) struct Executor {
 
 impl Host for Executor {
     fn signs(&self) -> Signs<'_> {
-        Signs { idle: &IDLE, asked: &NEVER, queued: [&IDLE, &IDLE], countdown: &NO_COUNT }
+        Signs { idle: &IDLE, asked: &NEVER, queued: [&EMPTY, &EMPTY], countdown: &NO_COUNT }
     }
     fn work_waits(&self) -> bool {
         false
