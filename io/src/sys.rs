@@ -60,6 +60,20 @@ mod epoll {
         (timeout / 1_000).min(100_000_000)
     }
 
+    /// What the kernel takes for a time, on CPUs of every width. `libc` has the C library's, which on some of 32 bits is shorter.
+    #[repr(C)]
+    struct KernelTimespec {
+        seconds: i64,
+        nanoseconds: i64,
+    }
+
+    impl From<Duration> for KernelTimespec {
+        fn from(time: Duration) -> Self {
+            let seconds = time.as_secs().try_into().unwrap_or(i64::MAX);
+            Self { seconds, nanoseconds: time.subsec_nanos().into() }
+        }
+    }
+
     /// How many events one turn takes.
     const EVENTS: usize = 256;
 
@@ -126,10 +140,7 @@ mod epoll {
 
         /// `rustix` rounds a timeout up to milliseconds, if it may run on a kernel that knows nothing finer.
         fn wait_nanoseconds(&self, events: &mut Events, timeout: Duration) -> Result<(), Errno> {
-            let timeout = libc::timespec {
-                tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-                tv_nsec: timeout.subsec_nanos().into(),
-            };
+            let timeout = KernelTimespec::from(timeout);
             let room = events.0.spare_capacity_mut();
             // SAFETY: the descriptor is open; the buffer is ours to be written to, as long as we say, and of the layout that
             // the kernel has for an event, as `rustix` declares it; the timeout is readable; no signal mask is given.
@@ -200,6 +211,22 @@ mod epoll {
     impl fmt::Debug for Events {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("Events")
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::mem::{offset_of, size_of};
+
+        /// As `struct __kernel_timespec` is declared: two numbers of 64 bits, on every CPU.
+        #[test]
+        fn a_time_has_the_layout_that_the_kernel_wants() {
+            assert_eq!(size_of::<KernelTimespec>(), 16);
+            assert_eq!((offset_of!(KernelTimespec, seconds), offset_of!(KernelTimespec, nanoseconds)), (0, 8));
+            let KernelTimespec { seconds, nanoseconds } = Duration::new(1 << 40, 999_999_999).into();
+            assert_eq!((seconds, nanoseconds), (1_i64 << 40, 999_999_999_i64));
+            assert_eq!(KernelTimespec::from(Duration::MAX).seconds, i64::MAX);
         }
     }
 }
