@@ -7,22 +7,6 @@ pub(crate) use epoll::{Events, REPORTS_ENDS, Waiter, slack};
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 pub(crate) use portable::{Events, REPORTS_ENDS, Waiter, slack};
 
-/// Asks the kernel not to let this thread oversleep for company: by default it may add 50 µs to any timeout, to wake several
-/// threads at once. Timers here keep less than that. For threads that wait in a reactor, once each.
-///
-/// # Examples
-///
-/// ```
-/// giveway_io::driver::sleep_precisely();
-/// ```
-pub fn sleep_precisely() {
-    #[cfg(target_os = "linux")]
-    // SAFETY: changes a setting of the calling thread, and reads no memory.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64);
-    }
-}
-
 /// What the kernel reported of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
@@ -37,6 +21,7 @@ pub(crate) struct Event {
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 mod epoll {
     use super::Event;
+    use libc::c_ulong;
     use polling::{PollMode, Poller};
     use rustix::event::epoll::{self, EventFlags};
     use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -55,9 +40,35 @@ mod epoll {
     pub(crate) const REPORTS_ENDS: bool = true;
 
     /// How much later than it was told the kernel may set off its timer, in nanoseconds as the timeout is. It does so for every
-    /// thread that has no real-time priority, whatever the thread's own timer slack is.
+    /// thread that has no real-time priority, whatever the thread's own timer slack is. If that is larger, it counts instead:
+    /// see [`precisely`].
     pub(crate) fn slack(timeout: u64) -> u64 {
         (timeout / 1_000).min(100_000_000)
+    }
+
+    /// From this timeout on the kernel allows itself 50 µs by the length of the wait alone: as much as the slack that threads
+    /// have by default, so that lowering it changes nothing.
+    const LONG: Duration = Duration::from_millis(50);
+
+    /// The slack of a thread that waits for less than that, in nanoseconds.
+    const LITTLE: c_ulong = 1_000;
+
+    /// Calls `wait` with a timer slack of a microsecond. Only for the time of the call: a new thread or process inherits the slack
+    /// of the thread that starts it, and a task may start some.
+    fn precisely<R>(timeout: Duration, wait: impl FnOnce() -> R) -> R {
+        let prctl = |option, nanoseconds: c_ulong| {
+            // SAFETY: reads or changes a setting of the calling thread, and no memory.
+            unsafe { libc::prctl(option, nanoseconds, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }
+        };
+        let get = || c_ulong::try_from(prctl(libc::PR_GET_TIMERSLACK, 0)).ok();
+        let before = if timeout < LONG { get().filter(|&before| before > LITTLE) } else { None };
+        // Fails under a filter of system calls, and then timers are late by the slack.
+        let set = |nanoseconds| prctl(libc::PR_SET_TIMERSLACK, nanoseconds);
+        let Some(before) = before else { return wait() };
+        set(LITTLE);
+        let result = wait();
+        set(before);
+        result
     }
 
     /// What the kernel takes for a time, on CPUs of every width. `libc` has the C library's, which on some of 32 bits is shorter.
@@ -116,7 +127,7 @@ mod epoll {
             events.0.clear();
             let result = match timeout {
                 Some(timeout) if !timeout.is_zero() && !self.only_milliseconds.load(Relaxed) => {
-                    self.wait_nanoseconds(events, timeout)
+                    precisely(timeout, || self.wait_nanoseconds(events, timeout))
                 }
                 // For one that does not fit into the older call `rustix` would make the newer one. The caller comes back.
                 timeout => {

@@ -198,7 +198,6 @@ impl Worker {
     fn at_work(&self, begin: impl FnOnce()) -> Stop {
         self.post().bind();
         self.core().set_at_home(self.home);
-        giveway_io::driver::sleep_precisely();
         let work = || {
             begin();
             let stop = self.run_tasks();
