@@ -103,6 +103,7 @@ fn run(options: &Options) -> Result<(), String> {
     }
     beside_wake_ups(&mut table, options, 512);
     beside_long_polls(&mut table, options);
+    interval(&mut table);
     yield_calls(&mut table, options.workers);
     ROWS.iter().enumerate().for_each(|(index, row)| micro(&mut table, options, index, row));
     if table.lines.is_empty() {
@@ -216,6 +217,21 @@ fn beside_long_polls(table: &mut Table<'_>, options: &Options) {
         let (load, peers) = (load(), [requests::<Giveway>, requests::<Tokio>, requests::<Smol>]);
         let samples = interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3)));
         table.add_columns(over_tcp, samples);
+    }
+}
+
+/// What does a task cost that ticks a thousand times a second, and does nothing else? The CPU time of the whole process, in two
+/// seconds.
+fn interval(table: &mut Table<'_>) {
+    fn sample<P: Peer>() -> [f64; 1] {
+        let (start, before) = (Instant::now(), usage().cpu);
+        P::block_on(async { P::spawn(P::ticks(Duration::from_millis(1), 2_000)).await });
+        [100.0 * (usage().cpu - before).as_secs_f64() / start.elapsed().as_secs_f64()]
+    }
+    let name = "1 kHz interval, % of a core".to_owned();
+    if table.wants(&name) {
+        let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
+        table.add_columns([(name, Goal::Ratio(1.0))], interleaved(LONG_ROUNDS, peers));
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod away;
 mod end;
+mod linger;
 mod search;
 mod tasks;
 
@@ -20,6 +21,7 @@ use crate::stopwatch::Stopwatch;
 use crate::task::{Class, Id, Mark, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::OPERATIONS;
+use linger::Linger;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -61,6 +63,8 @@ pub(crate) struct Worker {
     home: bool,
     // Whether the idle set counts this worker as a searcher.
     searching: Cell<bool>,
+    // Whether it lingers before it sleeps.
+    linger: Linger,
     // What the last poll left of its budget: a task from the slot goes on with it.
     budget_left: Cell<u8>,
     // How many operations a task of the background gets at a time.
@@ -178,6 +182,7 @@ impl Worker {
             hold: Cell::new(Hold::Core),
             home,
             searching: Cell::new(false),
+            linger: Linger::new(),
             budget_left: Cell::new(OPERATIONS),
             ration: Cell::new(OPERATIONS),
             polls_a_look: Cell::new(1),
