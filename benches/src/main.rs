@@ -105,6 +105,7 @@ fn run(options: &Options) -> Result<(), String> {
     beside_wake_ups(&mut table, options, 512);
     beside_long_polls(&mut table, options);
     beside_an_idle_worker(&mut table);
+    interval(&mut table);
     yield_calls(&mut table, options.workers);
     ROWS.iter().enumerate().for_each(|(index, row)| micro(&mut table, options, index, row));
     if table.lines.is_empty() {
@@ -245,6 +246,21 @@ fn beside_an_idle_worker(table: &mut Table<'_>) {
         let rounds = rounds_per_microsecond(1);
         let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
         table.add_columns(names, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(rounds))));
+    }
+}
+
+/// What does a task cost that ticks a thousand times a second, and does nothing else? The CPU time of the whole process, in two
+/// seconds.
+fn interval(table: &mut Table<'_>) {
+    fn sample<P: Peer>() -> [f64; 1] {
+        let (start, before) = (Instant::now(), usage().cpu);
+        P::block_on(async { P::spawn(P::ticks(Duration::from_millis(1), 2_000)).await });
+        [100.0 * (usage().cpu - before).as_secs_f64() / start.elapsed().as_secs_f64()]
+    }
+    let name = "1 kHz interval, % of a core".to_owned();
+    if table.wants(&name) {
+        let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
+        table.add_columns([(name, Goal::Ratio(1.0))], interleaved(LONG_ROUNDS, peers));
     }
 }
 

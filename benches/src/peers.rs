@@ -61,6 +61,9 @@ pub trait Peer: Sized + 'static {
     /// Waits.
     fn sleep(duration: Duration) -> impl Future<Output = ()> + Send;
 
+    /// Waits for this many ticks of an interval.
+    fn ticks(period: Duration, ticks: usize) -> impl Future<Output = ()> + Send;
+
     /// Listens on a free port of loopback.
     fn listen() -> impl Future<Output = io::Result<(Self::Listener, SocketAddr)>> + Send;
 
@@ -94,6 +97,13 @@ macro_rules! sockets_by_tokios_names {
 
         fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
             $peer::time::sleep(duration)
+        }
+
+        async fn ticks(period: Duration, ticks: usize) {
+            let mut interval = $peer::time::interval(period);
+            for _ in 0..ticks {
+                interval.tick().await;
+            }
         }
 
         async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {
@@ -301,6 +311,13 @@ impl Peer for Smol {
 
     async fn sleep(duration: Duration) {
         async_io::Timer::after(duration).await;
+    }
+
+    async fn ticks(period: Duration, ticks: usize) {
+        let mut interval = async_io::Timer::interval(period);
+        for _ in 0..ticks {
+            futures::StreamExt::next(&mut interval).await;
+        }
     }
 
     async fn listen() -> io::Result<(Self::Listener, SocketAddr)> {

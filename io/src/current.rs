@@ -7,7 +7,6 @@
 
 use crate::reactor::{Reactor, Wait, wake_all};
 use crate::scope;
-use crate::sys::sleep_precisely;
 use crate::timer::Shard;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -68,7 +67,6 @@ fn fallback() -> io::Result<Arc<Reactor>> {
 }
 
 fn drive(reactor: &Reactor) {
-    sleep_precisely();
     let mut woken = Vec::new();
     loop {
         if let Err(error) = reactor.turn(Wait::Unless(&|| false), &mut woken) {

@@ -87,7 +87,6 @@ pub mod driver {
     pub use crate::fork::Birth;
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
     pub use crate::scope::{enter, lend};
-    pub use crate::sys::sleep_precisely;
     pub use crate::timer::now;
 }
 

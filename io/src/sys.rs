@@ -7,22 +7,6 @@ pub(crate) use epoll::{Events, REPORTS_ENDS, TWO_MAY_WAIT, Waiter, slack};
 #[cfg(not(all(target_os = "linux", not(feature = "portable"))))]
 pub(crate) use portable::{Events, REPORTS_ENDS, TWO_MAY_WAIT, Waiter, slack};
 
-/// Asks the kernel not to let this thread oversleep for company: by default it may add 50 µs to any timeout, to wake several
-/// threads at once. Timers here keep less than that. For threads that wait in a reactor, once each.
-///
-/// # Examples
-///
-/// ```
-/// giveway_io::driver::sleep_precisely();
-/// ```
-pub fn sleep_precisely() {
-    #[cfg(target_os = "linux")]
-    // SAFETY: changes a setting of the calling thread, and reads no memory.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64);
-    }
-}
-
 /// What the kernel reported of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
@@ -38,6 +22,7 @@ pub(crate) struct Event {
 mod epoll {
     use super::Event;
     use crate::second::Place;
+    use libc::c_ulong;
     use polling::{PollMode, Poller};
     use rustix::event::epoll::{self, EventFlags};
     use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -64,9 +49,49 @@ mod epoll {
     pub(crate) const REPORTS_ENDS: bool = true;
 
     /// How much later than it was told the kernel may set off its timer, in nanoseconds as the timeout is. It does so for every
-    /// thread that has no real-time priority, whatever the thread's own timer slack is.
+    /// thread that has no real-time priority, whatever the thread's own timer slack is. If that is larger, it counts instead:
+    /// see [`precisely`].
     pub(crate) fn slack(timeout: u64) -> u64 {
         (timeout / 1_000).min(100_000_000)
+    }
+
+    /// From this timeout on the kernel allows itself 50 µs by the length of the wait alone: as much as the slack that threads
+    /// have by default, so that lowering it changes nothing.
+    const LONG: Duration = Duration::from_millis(50);
+
+    /// The slack of a thread that waits for less than that, in nanoseconds.
+    const LITTLE: c_ulong = 1_000;
+
+    /// Calls `wait` with a timer slack of a microsecond. Only for the time of the call: a new thread or process inherits the slack
+    /// of the thread that starts it, and a task may start some.
+    fn precisely<R>(timeout: Duration, wait: impl FnOnce() -> R) -> R {
+        let prctl = |option, nanoseconds: c_ulong| {
+            // SAFETY: reads or changes a setting of the calling thread, and no memory.
+            unsafe { libc::prctl(option, nanoseconds, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }
+        };
+        let get = || c_ulong::try_from(prctl(libc::PR_GET_TIMERSLACK, 0)).ok();
+        let before = if timeout < LONG { get().filter(|&before| before > LITTLE) } else { None };
+        // Fails under a filter of system calls, and then timers are late by the slack.
+        let set = |nanoseconds| prctl(libc::PR_SET_TIMERSLACK, nanoseconds);
+        let Some(before) = before else { return wait() };
+        set(LITTLE);
+        let result = wait();
+        set(before);
+        result
+    }
+
+    /// What the kernel takes for a time, on CPUs of every width. `libc` has the C library's, which on some of 32 bits is shorter.
+    #[repr(C)]
+    struct KernelTimespec {
+        seconds: i64,
+        nanoseconds: i64,
+    }
+
+    impl From<Duration> for KernelTimespec {
+        fn from(time: Duration) -> Self {
+            let seconds = time.as_secs().try_into().unwrap_or(i64::MAX);
+            Self { seconds, nanoseconds: time.subsec_nanos().into() }
+        }
     }
 
     /// How many events one turn takes.
@@ -116,7 +141,7 @@ mod epoll {
             events.0.clear();
             let result = match timeout {
                 Some(timeout) if !timeout.is_zero() && !self.only_milliseconds.load(Relaxed) => {
-                    self.wait_nanoseconds(events, timeout)
+                    precisely(timeout, || self.wait_nanoseconds(events, timeout))
                 }
                 // For one that does not fit into the older call `rustix` would make the newer one. The caller comes back.
                 timeout => {
@@ -140,10 +165,7 @@ mod epoll {
 
         /// `rustix` rounds a timeout up to milliseconds, if it may run on a kernel that knows nothing finer.
         fn wait_nanoseconds(&self, events: &mut Events, timeout: Duration) -> Result<(), Errno> {
-            let timeout = libc::timespec {
-                tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-                tv_nsec: timeout.subsec_nanos().into(),
-            };
+            let timeout = KernelTimespec::from(timeout);
             let room = events.0.spare_capacity_mut();
             // SAFETY: the descriptor is open; the buffer is ours to be written to, as long as we say, and of the layout that
             // the kernel has for an event, as `rustix` declares it; the timeout is readable; no signal mask is given.
@@ -223,6 +245,22 @@ mod epoll {
     impl fmt::Debug for Events {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("Events")
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use std::mem::{offset_of, size_of};
+
+        /// As `struct __kernel_timespec` is declared: two numbers of 64 bits, on every CPU.
+        #[test]
+        fn a_time_has_the_layout_that_the_kernel_wants() {
+            assert_eq!(size_of::<KernelTimespec>(), 16);
+            assert_eq!((offset_of!(KernelTimespec, seconds), offset_of!(KernelTimespec, nanoseconds)), (0, 8));
+            let KernelTimespec { seconds, nanoseconds } = Duration::new(1 << 40, 999_999_999).into();
+            assert_eq!((seconds, nanoseconds), (1_i64 << 40, 999_999_999_i64));
+            assert_eq!(KernelTimespec::from(Duration::MAX).seconds, i64::MAX);
         }
     }
 }

@@ -62,4 +62,6 @@ mod shutdown_timeout;
 mod spawn;
 mod spec;
 mod teardown;
+#[cfg(target_os = "linux")]
+mod timer_slack;
 mod wake;

@@ -29,11 +29,12 @@
 //! - Every millisecond once it has found something at the reactor, where nobody had looked. When somebody had, or there was
 //!   nothing, many times in a row, it stays away for twice as long, up to three milliseconds: so the first bad poll after a
 //!   fifth of a second without is noticed that much later, and those after it soon.
+//! - Every 10 ms if it stays away that long and finds every worker idle: then one of them waits in the reactor.
 //! - Every three milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
 //! - Every millisecond while blocking jobs wait for a thread, and while work seems to wait for a wake-up that was lost.
 //! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
-//!   workers rest for 10 ms never pays for that.
+//!   workers rest for 10 ms never pays for that. A turn at the reactor since the last look tells of a rest that was shorter.
 
 mod long_poll;
 mod polls;
@@ -217,6 +218,7 @@ fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
     let (mut polls, mut suspicion) = (Polls::new(shared.workers()), Suspicion::default());
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
+    let mut last_turn = 0;
     while shared.gate.phase() == Phase::Open {
         let now = Instant::now();
         // For tasks that come to wait after a poll in which no worker looked at the clock.
@@ -224,7 +226,11 @@ fn watch(shared: &Arc<Shared>) {
         // Read before the look, which may wake the only idle worker.
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
         let work_waits = suspicion.look(shared, now);
-        if !all_idle(shared) {
+        let all_rest = all_idle(shared);
+        if shared.reactor.looked_at() != last_turn {
+            quiet_since = None;
+        }
+        if !all_rest {
             quiet_since = None;
             let slots = polls.look(shared, now);
             alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
@@ -250,6 +256,8 @@ fn watch(shared: &Arc<Shared>) {
         if waits_for_io {
             trust.learn(look_at_io(shared));
         }
+        // After the look, which may have been a turn.
+        last_turn = shared.reactor.looked_at();
         if monitor.watch_calls.swap(false, Relaxed) {
             // Of those that have just begun, one that is still the same after this is long.
             monitor.parker.park_until(now + LONG);
@@ -259,7 +267,7 @@ fn watch(shared: &Arc<Shared>) {
             LOOK_AT_IO_EVERY
         } else if work_waits {
             rescue::LOOK_AGAIN_AFTER
-        } else if waits_for_io {
+        } else if waits_for_io && !(all_rest && trust.is_earned()) {
             trust.pause
         } else if somebody_idle {
             LOOK_EVERY
@@ -283,6 +291,11 @@ struct Trust {
 }
 
 impl Trust {
+    /// Whether the workers have looked at the reactor by themselves for so long that the pause is the longest.
+    fn is_earned(&self) -> bool {
+        self.pause >= TRUST_FOR
+    }
+
     fn learn(&mut self, look: Look) {
         if look == Look::Found {
             *self = Self { pause: LOOK_AT_IO_EVERY, earned: 0 };

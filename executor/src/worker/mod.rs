@@ -8,6 +8,7 @@
 mod away;
 mod door;
 mod end;
+mod linger;
 mod search;
 mod slice;
 mod tasks;
@@ -23,6 +24,7 @@ use crate::stopwatch::Stopwatch;
 use crate::task::{Class, Id, Mark, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::OPERATIONS;
+use linger::Linger;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -64,6 +66,8 @@ pub(crate) struct Worker {
     home: bool,
     // Whether the idle set counts this worker as a searcher.
     searching: Cell<bool>,
+    // Whether it lingers before it sleeps.
+    linger: Linger,
     // What the last poll left of its budget: a task from the slot goes on with it.
     budget_left: Cell<u8>,
     // How many operations a task of the background gets at a time.
@@ -183,6 +187,7 @@ impl Worker {
             hold: Cell::new(Hold::Core),
             home,
             searching: Cell::new(false),
+            linger: Linger::new(),
             budget_left: Cell::new(OPERATIONS),
             ration: Cell::new(OPERATIONS),
             polls_a_look: Cell::new(1),
@@ -204,7 +209,6 @@ impl Worker {
     fn at_work(&self, begin: impl FnOnce()) -> Stop {
         self.post().bind();
         self.core().set_at_home(self.home);
-        giveway_io::driver::sleep_precisely();
         slice::take_short_slices();
         let work = || {
             begin();

@@ -29,18 +29,26 @@ impl Worker {
             }
             self.searching.set(true);
         }
-        for round in 0..SEARCH_ROUNDS {
+        // Rounds without a pause between them are as good as one: the last, which looks everywhere.
+        let first = if self.linger.pays() { 0 } else { SEARCH_ROUNDS - 1 };
+        for round in first..SEARCH_ROUNDS {
             let found = scheduler.steal(self.core(), round, false).or_else(|| scheduler.take_injected(self.core()));
-            if let Some(task) = found {
-                self.stop_search();
-                return Some((task, Source::Queue));
-            }
-            if let Some(found) = self.next_after_io() {
-                return Some(found);
+            let found = match found {
+                Some(task) => {
+                    self.stop_search();
+                    Some((task, Source::Queue))
+                }
+                None => self.next_after_io(),
+            };
+            if found.is_some() {
+                if round > first {
+                    self.linger.paid();
+                }
+                return found;
             }
             // With something to resume there is no use in waiting for something better.
-            if scheduler.yielded.is_empty() {
-                self.linger();
+            if scheduler.yielded.is_empty() && self.linger.pays() {
+                self.stay_awake();
             }
         }
         None
@@ -108,7 +116,7 @@ impl Worker {
     }
 
     /// Stays awake a little longer, so that work which comes now needs no system call to be noticed.
-    fn linger(&self) {
+    fn stay_awake(&self) {
         for _ in 0..LINGER_SPINS {
             if self.shared.scheduler.idle.counts().searching() > 1 {
                 return;
@@ -151,9 +159,11 @@ impl Worker {
 
     /// As [`Self::wait_in_place`], timed.
     fn wait(&self, ready: &mut Vec<Waker>) -> bool {
-        self.tally().rest(self.shared.now());
+        let before = self.shared.now();
+        self.tally().rest(before);
         let left = self.wait_in_place(ready);
         let now = self.shared.now();
+        self.linger.slept(now.saturating_sub(before));
         self.tally().rested(now);
         self.look_at_time(now);
         self.leave_door(now);
