@@ -10,7 +10,6 @@ mod door;
 mod end;
 mod linger;
 mod search;
-mod slice;
 mod tasks;
 
 pub(crate) use away::stand_in;
@@ -209,7 +208,6 @@ impl Worker {
     fn at_work(&self, begin: impl FnOnce()) -> Stop {
         self.post().bind();
         self.core().set_at_home(self.home);
-        slice::take_short_slices();
         let work = || {
             begin();
             let stop = self.run_tasks();
