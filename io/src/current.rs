@@ -5,6 +5,7 @@
 //! started in this process, and a foreign executor makes a socket) a reactor of our own serves, with a thread that does
 //! nothing else.
 
+use crate::fork::PerProcess;
 use crate::reactor::{Reactor, Wait, wake_all};
 use crate::scope;
 use crate::timer::Shard;
@@ -53,10 +54,10 @@ pub(crate) fn timers() -> io::Result<&'static Shard> {
 
 /// The reactor that serves when there is no runtime.
 fn fallback() -> io::Result<Arc<Reactor>> {
-    static FALLBACK: Mutex<Option<Arc<Reactor>>> = Mutex::new(None);
-    let mut fallback = FALLBACK.lock().unwrap_or_else(PoisonError::into_inner);
     // That of a parent has no thread in the child.
-    if let Some(reactor) = fallback.as_ref().filter(|reactor| reactor.check_here().is_ok()) {
+    static FALLBACK: PerProcess<Mutex<Option<Arc<Reactor>>>> = PerProcess::new();
+    let mut fallback = FALLBACK.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(reactor) = &*fallback {
         return Ok(reactor.clone());
     }
     let reactor = Reactor::new(0)?;

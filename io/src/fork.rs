@@ -7,7 +7,11 @@
 //! hardly ever written.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -53,6 +57,39 @@ impl Birth {
     #[inline]
     pub fn is_elsewhere(self) -> bool {
         FORKS.load(Relaxed) != self.0
+    }
+}
+
+/// A value that a process does not share with its parent: a child makes its own, and leaves the other alone. What a lock in it
+/// guards may be half changed there, and the thread that holds the lock is not.
+#[derive(Debug)]
+pub(crate) struct PerProcess<T>(AtomicPtr<(Birth, T)>);
+
+impl<T: Default + Send + Sync + 'static> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// The value of this process, which is made at the first call and never freed.
+    pub(crate) fn get(&self) -> &'static T {
+        // Ordering: acquire, here and below, partner of the release with which the pointer was stored.
+        let mut current = self.0.load(Acquire);
+        loop {
+            // SAFETY: null, or from a box that was leaked, and to which nobody has a mutable reference.
+            match unsafe { current.as_ref() } {
+                Some((birth, value)) if !birth.is_elsewhere() => return value,
+                _ => {}
+            }
+            let new = Box::into_raw(Box::new((Birth::here(), T::default())));
+            match self.0.compare_exchange(current, new, AcqRel, Acquire) {
+                Ok(_) => current = new,
+                Err(other) => {
+                    // SAFETY: it comes from a box, and no other thread has seen it.
+                    drop(unsafe { Box::from_raw(new) });
+                    current = other;
+                }
+            }
+        }
     }
 }
 

@@ -552,6 +552,8 @@ impl Reactor {
         };
         if must_hear {
             self.home.waiter.notify(place);
+            // The thread there may have lost its CPU on the way to its wait, and the call would come back at once.
+            std::thread::yield_now();
         }
     }
 

@@ -11,7 +11,7 @@
 //!
 //! Times are nanoseconds since the first of them was asked for.
 
-use crate::fork::Birth;
+use crate::fork::{Birth, PerProcess};
 use crate::reactor::Home;
 use crossbeam_utils::CachePadded;
 use std::cmp::Reverse;
@@ -113,14 +113,14 @@ pub(crate) struct Deferred {
 impl Shard {
     /// Shards that no reactor uses.
     fn free() -> MutexGuard<'static, Vec<&'static Self>> {
-        static FREE: Mutex<Vec<&'static Shard>> = Mutex::new(Vec::new());
-        FREE.lock().unwrap_or_else(PoisonError::into_inner)
+        static FREE: PerProcess<Mutex<Vec<&'static Shard>>> = PerProcess::new();
+        FREE.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A shard of the reactor that lives there, until [`Self::release`].
     pub(crate) fn acquire(home: Arc<Home>) -> &'static Self {
         let free = Self::free().pop();
-        let shard = free.filter(|shard| !shard.is_elsewhere()).unwrap_or_else(|| {
+        let shard = free.unwrap_or_else(|| {
             let earliest = AtomicU64::new(NEVER);
             let attended = AtomicBool::new(false);
             let birth = Birth::here();

@@ -51,15 +51,18 @@ impl Drop for PutBack {
     }
 }
 
+/// Makes current again what was entered at the place that the thread has come back to.
+struct ComeBack;
+
+impl Drop for ComeBack {
+    fn drop(&mut self) {
+        come_back_to_entered(running_id());
+    }
+}
+
 /// Runs `f` with `worker`, which holds its core, as this thread's worker.
 pub(crate) fn on_worker<R>(worker: &Worker, f: impl FnOnce() -> R) -> R {
-    struct Leave;
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            come_back_to_entered(running_id());
-        }
-    }
-    let _leave = Leave;
+    let _come_back = ComeBack;
     let _put_back = PutBack(PLACE.replace(Place { worker, ..NOWHERE }));
     leave_entered();
     f()
@@ -94,6 +97,8 @@ pub(crate) fn with_away<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 /// Runs `f`, a job on this thread.
 pub(crate) fn in_job<R>(shared: &Arc<Shared>, id: Id, class: Class, f: impl FnOnce() -> R) -> R {
     let running = Some((Arc::as_ptr(shared), id, class));
+    // Dropped last: what the job leaves behind is put back first.
+    let _come_back = ComeBack;
     let _put_back = PutBack(PLACE.replace(Place { running, ..NOWHERE }));
     let _inside = Entered::new(shared.clone());
     f()

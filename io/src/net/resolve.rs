@@ -6,7 +6,7 @@
 
 use super::addr::Addrs;
 use crate::current;
-use crate::fork::{self, Birth};
+use crate::fork::{self, Birth, PerProcess};
 use crate::reactor::{Reactor, wake_all};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -164,29 +164,17 @@ impl Drop for Job {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Line {
     jobs: VecDeque<Job>,
     threads: usize,
-    // The process that they belong to, once there were any.
-    birth: Option<Birth>,
 }
 
-static LINE: Mutex<Line> = Mutex::new(Line::new());
-
-impl Line {
-    const fn new() -> Self {
-        Self { jobs: VecDeque::new(), threads: 0, birth: None }
-    }
-}
+// The parent's threads are not in a child; and its jobs wake tasks that nobody runs.
+static LINE: PerProcess<Mutex<Line>> = PerProcess::new();
 
 fn submit(job: Job) {
-    let mut line = lock(&LINE);
-    if line.birth.is_none_or(Birth::is_elsewhere) {
-        // The parent's threads are not here; and its jobs wake tasks that nobody runs.
-        std::mem::forget(std::mem::replace(&mut *line, Line::new()));
-        line.birth = Some(Birth::here());
-    }
+    let mut line = lock(LINE.get());
     line.jobs.push_back(job);
     if line.threads == THREADS {
         return;
@@ -207,7 +195,7 @@ fn submit(job: Job) {
 fn work() {
     loop {
         let job = {
-            let mut line = lock(&LINE);
+            let mut line = lock(LINE.get());
             let Some(job) = line.jobs.pop_front() else {
                 // Under the lock: who adds a job sees that this thread is gone.
                 line.threads -= 1;

@@ -11,9 +11,9 @@ use std::time::Instant;
 pub(crate) struct Left {
     /// How many threads have not ended.
     pub(crate) threads: usize,
-    /// What they do, and the jobs that they are on their way to.
+    /// What they do.
     pub(crate) going_on: Vec<Work>,
-    /// Jobs that have no thread yet.
+    /// Jobs that no thread has taken yet.
     pub(crate) waiting: Vec<Work>,
 }
 
@@ -40,22 +40,14 @@ impl Crew {
 
     /// What is left after [`Self::close`].
     pub(crate) fn left(&self) -> Left {
-        let state = self.lock();
-        state.left(self.begun(&state))
+        self.lock().left()
     }
 
-    /// How many of the jobs in the queue a thread is on its way to. They count as begun: the caller of `spawn_blocking` cannot
-    /// know how far the thread has come.
-    fn begun(&self, state: &State) -> usize {
-        state.job_threads().min(self.articles.most).saturating_sub(state.running).min(state.jobs.len())
-    }
-
-    /// Cancels the jobs that no thread has taken or is on its way to, after [`Self::close`]. What was left before that.
+    /// Cancels the jobs that no thread has taken, after [`Self::close`]: none begins after this. What was left before that.
     pub(crate) fn give_up(&self, shared: &Arc<Shared>) -> Left {
         let mut state = self.lock();
-        let begun = self.begun(&state);
-        let left = state.left(begun);
-        let given_up = state.jobs.split_off(begun);
+        let left = state.left();
+        let given_up = std::mem::take(&mut state.jobs);
         state.given_up.extend(given_up);
         // All threads that there are may be stuck in a job.
         let one_more = (!left.waiting.is_empty()).then(|| state.reserve());
@@ -85,12 +77,12 @@ impl Crew {
 }
 
 impl State {
-    /// What is left, if a thread is on its way to the first `begun` jobs in the queue.
-    fn left(&self, begun: usize) -> Left {
+    /// What is left.
+    fn left(&self) -> Left {
         Left {
             threads: self.members.len() + self.away.len(),
-            going_on: self.going_on().cloned().chain(self.jobs.iter().take(begun).map(Work::of)).collect(),
-            waiting: self.jobs.iter().skip(begun).map(Work::of).collect(),
+            going_on: self.going_on().cloned().collect(),
+            waiting: self.jobs.iter().map(Work::of).collect(),
         }
     }
 
