@@ -237,7 +237,7 @@ mod epoll {
         use super::*;
         use std::mem::{offset_of, size_of};
 
-        /// As `struct __kernel_timespec` is declared: two numbers of 64 bits, on every CPU.
+        /// As the kernel declares it: two numbers of 64 bits, on every CPU.
         #[test]
         fn a_time_has_the_layout_that_the_kernel_wants() {
             assert_eq!(size_of::<KernelTimespec>(), 16);
