@@ -22,7 +22,7 @@ pub(crate) struct Event {
 mod epoll {
     use super::Event;
     use crate::second::Place;
-    use libc::c_ulong;
+    use libc::{c_int, c_ulong};
     use polling::{PollMode, Poller};
     use rustix::event::epoll::{self, EventFlags};
     use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -48,35 +48,42 @@ mod epoll {
     /// be followed by one that finds nothing: half of all reads, where requests are answered one by one.
     pub(crate) const REPORTS_ENDS: bool = true;
 
-    /// How much later than it was told the kernel may set off its timer, in nanoseconds as the timeout is. It does so for every
-    /// thread that has no real-time priority, whatever the thread's own timer slack is. If that is larger, it counts instead:
-    /// see [`precisely`].
-    pub(crate) fn slack(timeout: u64) -> u64 {
-        (timeout / 1_000).min(100_000_000)
+    thread_local! {
+        // The timer slack of this thread when it first waited, in nanoseconds: mostly the default, 50 µs.
+        static SLACK: u64 = own_slack() as u64;
     }
 
-    /// From this timeout on the kernel allows itself 50 µs by the length of the wait alone: as much as the slack that threads
-    /// have by default, so that lowering it changes nothing.
-    const LONG: Duration = Duration::from_millis(50);
+    /// How much later than it was told the kernel may set off its timer, in nanoseconds as the timeout is: a thousandth, and no
+    /// less than the thread's own slack, unless [`precisely`] lowers that.
+    pub(crate) fn slack(timeout: u64) -> u64 {
+        let least = SLACK.with(|&slack| slack);
+        (timeout / 1_000).min(100_000_000).max(if is_short(timeout) { 0 } else { least })
+    }
 
-    /// The slack of a thread that waits for less than that, in nanoseconds.
-    const LITTLE: c_ulong = 1_000;
+    /// Whether the thread's own slack is so much of the timeout that it cannot be asked for in advance.
+    fn is_short(timeout: u64) -> bool {
+        SLACK.with(|&slack| slack > timeout / 2)
+    }
 
-    /// Calls `wait` with a timer slack of a microsecond. Only for the time of the call: a new thread or process inherits the slack
-    /// of the thread that starts it, and a task may start some.
+    fn prctl(option: c_int, nanoseconds: c_ulong) -> c_int {
+        // SAFETY: the two options that it is called with read or change a number of the calling thread, and no memory.
+        unsafe { libc::prctl(option, nanoseconds, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }
+    }
+
+    fn own_slack() -> c_ulong {
+        prctl(libc::PR_GET_TIMERSLACK, 0).try_into().unwrap_or(0)
+    }
+
+    /// Calls `wait` with a timer slack of a microsecond if the timeout is short. Only for the time of the call: a new thread or
+    /// process inherits the slack of the thread that starts it, and a task may start some.
     fn precisely<R>(timeout: Duration, wait: impl FnOnce() -> R) -> R {
-        let prctl = |option, nanoseconds: c_ulong| {
-            // SAFETY: reads or changes a setting of the calling thread, and no memory.
-            unsafe { libc::prctl(option, nanoseconds, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }
-        };
-        let get = || c_ulong::try_from(prctl(libc::PR_GET_TIMERSLACK, 0)).ok();
-        let before = if timeout < LONG { get().filter(|&before| before > LITTLE) } else { None };
-        // Fails under a filter of system calls, and then timers are late by the slack.
-        let set = |nanoseconds| prctl(libc::PR_SET_TIMERSLACK, nanoseconds);
-        let Some(before) = before else { return wait() };
-        set(LITTLE);
+        if !u64::try_from(timeout.as_nanos()).is_ok_and(is_short) {
+            return wait();
+        }
+        let before = own_slack();
+        prctl(libc::PR_SET_TIMERSLACK, before.min(1_000));
         let result = wait();
-        set(before);
+        prctl(libc::PR_SET_TIMERSLACK, before);
         result
     }
 
@@ -253,7 +260,7 @@ mod epoll {
         use super::*;
         use std::mem::{offset_of, size_of};
 
-        /// As `struct __kernel_timespec` is declared: two numbers of 64 bits, on every CPU.
+        /// As the kernel declares it: two numbers of 64 bits, on every CPU.
         #[test]
         fn a_time_has_the_layout_that_the_kernel_wants() {
             assert_eq!(size_of::<KernelTimespec>(), 16);

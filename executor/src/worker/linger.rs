@@ -1,8 +1,8 @@
 //! Whether lingering before a sleep pays, learnt from the sleeps before.
 //!
 //! A worker that lingers hopes for work within some twenty microseconds. Under a load that comes in bursts the hope comes true
-//! often. Under a task that ticks a thousand times a second it never does, and lingering was half of what such a task cost. So
-//! a worker stops lingering after [`TRIES`] long sleeps in a row, and begins again when a sleep was so short that lingering
+//! often. Under a task that ticks a thousand times a second it never does, and lingering was more than half of what such a task
+//! cost. So a worker stops lingering after [`TRIES`] long sleeps in a row, and begins again when a sleep was so short that lingering
 //! might have saved it.
 
 use std::cell::Cell;
