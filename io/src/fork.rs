@@ -110,3 +110,28 @@ pub(crate) fn no_report() -> io::Error {
          child; make it in the child, or take it along with `into_std` and `from_std`",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_child_does_not_touch_a_lock_that_was_held_at_the_fork() {
+        static VALUE: PerProcess<Mutex<u32>> = PerProcess::new();
+        let held = VALUE.get().lock().unwrap();
+        // SAFETY: the child makes a value, and ends without running anything of this process's.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let free = VALUE.get().try_lock().is_ok() && std::ptr::eq(VALUE.get(), VALUE.get());
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!free)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for our own child, and writes to `status`.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child found the parent's lock");
+        drop(held);
+        assert!(VALUE.get().try_lock().is_ok());
+    }
+}

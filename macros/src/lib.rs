@@ -119,7 +119,7 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Those of `giveway::main`. `workers` is 2 without them, whatever `GIVEWAY_WORKERS` says. And two more:
 ///
-/// - `timeout = "30s"`: the test fails if it has not ended by then, and says what each of its tasks is doing, as
+/// - `timeout = "30s"`: the test fails if its future still waits then, and says what each of its tasks is doing, as
 ///   `giveway::Handle::dump` does. A whole number with `ms`, `s` or `min`. Its runtime has what is left of that time to come
 ///   to its end, but at least some seconds; if something is stuck then, the test fails and says what.
 /// - `detect_deadlock = true`: the test fails as soon as nothing can wake it any more; see

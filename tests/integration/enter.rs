@@ -2,7 +2,7 @@
 
 use futures::channel::oneshot;
 use giveway::{Builder, Runtime, spawn, spawn_blocking, yield_now};
-use giveway_tests::{Gate, watch};
+use giveway_tests::{Gate, recv, watch};
 use std::cell::RefCell;
 use std::sync::mpsc;
 
@@ -122,4 +122,20 @@ fn a_guard_outlives_the_loss_of_the_core_but_not_the_poll() {
     here.block_on(here.spawn(async move { opens.open() })).unwrap();
     assert_eq!(here.block_on(blocks).unwrap(), "there");
     assert_eq!(here.block_on(here.spawn_pinned(current)).unwrap(), "here");
+}
+
+/// Its hooks, and the destructors of jobs that it drops.
+#[test]
+fn a_blocking_thread_is_in_its_runtime_after_a_job() {
+    let _watch = watch();
+    let (told, tells) = mpsc::channel();
+    let is_inside = move || {
+        if std::thread::current().name().is_some_and(|name| name.contains("-bl")) {
+            told.send(giveway::Handle::try_current().is_some()).unwrap();
+        }
+    };
+    let runtime = giveway::Builder::new().workers(1).on_thread_stop(is_inside).build().unwrap();
+    runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
+    drop(runtime);
+    assert!(recv(&tells), "the hook ran in no runtime");
 }

@@ -104,7 +104,7 @@ pub enum PanicPolicy {
     /// Shut the runtime down: every other task is cancelled. The panic still goes to the task's `JoinHandle`.
     ///
     /// Threads in [`block_on`](crate::Runtime::block_on) go on until every handle has its result. A future that still waits
-    /// when nothing is left of the runtime, or some seconds later if a poll keeps it from its end, waits for nothing that
+    /// when nothing is left of the runtime, or five seconds later if a poll or a blocking job keeps it from its end, waits for nothing that
     /// could come: `block_on` panics, and says which task panicked, where it was spawned, and with what message. So does a
     /// `block_on` that is called later and has to wait.
     Shutdown,

@@ -265,8 +265,8 @@ impl Runtime {
     /// dropped on a worker. If every worker is held up when the time is over, the calling thread drops them, and a
     /// destructor that blocks then blocks it; as does a thread-local one of a worker's thread.
     ///
-    /// [Blocking jobs](crate::spawn_blocking) run meanwhile. When the time is over, those that have a thread are left to
-    /// themselves, and those that still wait for one are cancelled, so that none begins after this has returned. The report
+    /// [Blocking jobs](crate::spawn_blocking) run meanwhile. When the time is over, those that a thread has taken are left
+    /// to themselves, also if it is only about to begin, and those that still wait for a thread are cancelled. The report
     /// names both, and [`StuckTask::has_started`] tells them apart.
     ///
     /// On one of the runtime's own workers it does not wait, and its report names at least the calling task.

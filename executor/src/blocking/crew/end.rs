@@ -43,7 +43,7 @@ impl Crew {
         self.lock().left()
     }
 
-    /// Cancels the jobs that no thread has taken, after [`Self::close`]: none begins after this. What was left before that.
+    /// Cancels the jobs that no thread has taken, after [`Self::close`]. What was left before that.
     pub(crate) fn give_up(&self, shared: &Arc<Shared>) -> Left {
         let mut state = self.lock();
         let left = state.left();
