@@ -305,7 +305,7 @@ mod tests {
             assert!(!addrs.is_empty());
             assert!(addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == i as u16));
         }
-        assert!(lock(&LINE).threads <= THREADS);
+        assert!(lock(LINE.get()).threads <= THREADS);
     }
 
     /// Otherwise a task that waits for an answer is taken for one that waits for ever.
