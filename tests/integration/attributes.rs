@@ -66,7 +66,7 @@ thread_local!(static ALIVE: Alive = Alive::default());
 /// Leaves a task and a blocking job behind. A handle keeps neither.
 fn leave_behind() {
     let (alive, flushed) = ALIVE.with(|alive| (alive.clone(), alive.clone()));
-    std::mem::forget(giveway::spawn(hold(alive)));
+    drop(giveway::spawn(hold(alive)));
     drop(giveway::spawn_blocking(move || drop(flushed)));
 }
 

@@ -4,7 +4,7 @@ use futures::channel::oneshot;
 use giveway::{Builder, Runtime, spawn, spawn_blocking, yield_now};
 use giveway_tests::{Gate, recv, watch};
 use std::cell::RefCell;
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 
 fn named(name: &str) -> Runtime {
     Builder::new().workers(1).thread_name(name).build().expect("a runtime starts")
@@ -71,12 +71,13 @@ fn a_guard_that_a_task_forgets_is_over_with_its_poll() {
 
 #[test]
 fn a_guard_that_another_task_drops_leaves_that_one_where_it_is() {
+    static THERE: OnceLock<giveway::Handle> = OnceLock::new();
     thread_local! {
         static LEFT: RefCell<Option<giveway::EnterGuard<'static>>> = const { RefCell::new(None) };
     }
     let _watch = watch();
     let (here, there) = (named("here"), named("there"));
-    let handle: &'static giveway::Handle = Box::leak(Box::new(there.handle().clone()));
+    let handle = THERE.get_or_init(|| there.handle().clone());
     here.block_on(here.spawn(async move { LEFT.set(Some(handle.enter())) })).unwrap();
     let dropping = here.spawn(async {
         drop(LEFT.take());

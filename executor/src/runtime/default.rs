@@ -17,12 +17,25 @@ use std::sync::{Arc, Weak};
 /// Null, or an [`Entry`] that was leaked.
 static DEFAULT: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
-enum Entry {
+/// The entries of `main` functions that have returned, so that a checker of leaks finds them.
+static RETIRED: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+
+struct Entry {
+    runtime: Kind,
+    // The next in `RETIRED`. Written by the thread that puts it there.
+    next: AtomicPtr<Entry>,
+}
+
+enum Kind {
     Started(Runtime),
     Lent(Weak<Shared>),
 }
 
 impl Entry {
+    fn leak(runtime: Kind) -> *mut Self {
+        Box::into_raw(Box::new(Self { runtime, next: AtomicPtr::new(ptr::null_mut()) }))
+    }
+
     /// What the pointer leads to.
     fn at(entry: *mut Self) -> Option<&'static Self> {
         // SAFETY: null, or from a box that was leaked, and to which nobody has a mutable reference.
@@ -30,9 +43,9 @@ impl Entry {
     }
 
     fn shared(&self) -> Option<Arc<Shared>> {
-        match self {
-            Self::Started(runtime) => Some(runtime.handle.shared.clone()),
-            Self::Lent(shared) => shared.upgrade(),
+        match &self.runtime {
+            Kind::Started(runtime) => Some(runtime.handle.shared.clone()),
+            Kind::Lent(shared) => shared.upgrade(),
         }
     }
 }
@@ -58,7 +71,7 @@ fn get_or_start(is_usable: impl Fn(&Shared) -> bool) -> io::Result<Arc<Shared>> 
         }
         let runtime = Builder::new().build()?;
         let shared = runtime.handle.shared.clone();
-        let new = Box::into_raw(Box::new(Entry::Started(runtime)));
+        let new = Entry::leak(Kind::Started(runtime));
         // Ordering: release, partner of the load above. An entry is never used a second time, so what is there is what was.
         if DEFAULT.compare_exchange(current, new, Release, Relaxed).is_ok() {
             return Ok(shared);
@@ -74,7 +87,7 @@ pub(crate) struct Lent(*mut Entry);
 
 impl Lent {
     pub(crate) fn new(runtime: &Runtime) -> Self {
-        let new = Box::into_raw(Box::new(Entry::Lent(Arc::downgrade(&runtime.handle.shared))));
+        let new = Entry::leak(Kind::Lent(Arc::downgrade(&runtime.handle.shared)));
         // Ordering: release, partner of the load in `get_or_start`.
         if DEFAULT.compare_exchange(ptr::null_mut(), new, Release, Relaxed).is_ok() {
             return Self(new);
@@ -87,9 +100,13 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if !self.0.is_null() {
-            // Another may have taken its place. Ordering: nothing is published by it.
-            let _replaced = DEFAULT.compare_exchange(self.0, ptr::null_mut(), Relaxed, Relaxed);
-        }
+        let Some(entry) = Entry::at(self.0) else { return };
+        // Another may have taken its place. Ordering: nothing is published by it.
+        let _replaced = DEFAULT.compare_exchange(self.0, ptr::null_mut(), Relaxed, Relaxed);
+        // Ordering: relaxed; nobody follows the list.
+        let _last = RETIRED.fetch_update(Relaxed, Relaxed, |last| {
+            entry.next.store(last, Relaxed);
+            Some(self.0)
+        });
     }
 }
