@@ -148,6 +148,9 @@ impl Host for Worker {
     }
 
     fn work_waits(&self) -> bool {
+        if self.shared().birth.is_elsewhere() {
+            return false;
+        }
         match self.hold() {
             Hold::Core => {
                 let waits = !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), self);
@@ -162,6 +165,10 @@ impl Host for Worker {
     }
 
     fn give_way(&self) -> Option<Ticket> {
+        if self.shared().birth.is_elsewhere() {
+            // What was asked of this poll was asked in the parent. Here nobody would come back to it.
+            return None;
+        }
         match self.hold() {
             Hold::Core => {}
             Hold::Lent(_) => return None,

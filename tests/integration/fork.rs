@@ -217,6 +217,23 @@ fn a_yield_point_in_a_forked_child_goes_on() {
     });
 }
 
+/// Also in a task, whose worker is the only thread that the child has: nobody would come back to it.
+#[test]
+fn a_yield_point_of_a_task_that_has_forked_goes_on_in_the_child() {
+    isolated("fork::a_yield_point_of_a_task_that_has_forked_goes_on_in_the_child", || {
+        let runtime = runtime(1);
+        let forks = runtime.spawn(async {
+            giveway::spawn(async {});
+            assert!(giveway::should_yield(), "a task is queued, and nobody is idle");
+            in_fork(|| {
+                assert!(!giveway::should_yield());
+                assert!(giveway::yield_now_if_busy().now_or_never().is_some());
+            })
+        });
+        assert_eq!(runtime.block_on(forks).unwrap(), 0);
+    });
+}
+
 /// Every lock may have been held when it was forked, and nobody is there to let go of it.
 #[test]
 fn a_forked_child_gets_the_last_figures_and_no_tasks() {
