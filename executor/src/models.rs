@@ -419,35 +419,26 @@ fn park_elsewhere_against_unpark() {
     });
 }
 
-/// A worker is about to wait in the reactor and is called back, while a third looks there and takes the call with it: the
-/// worker sees its token, or the call is still there.
+/// A worker is about to wait in its turn at the reactor and is called back, while `third` may take the call: the worker sees its
+/// token, or the call is still there when all others have come to their end.
 ///
-/// Red if the worker looks for its token before it has the turn.
-#[test]
-fn call_back_against_look() {
-    model(|| {
+/// `third` is given the turn and whether the reactor has a call. A word for the turn: loom's locks make those wait who only try.
+fn call_against_third(third: impl Fn(&AtomicBool, &AtomicBool) + Copy + Send + Sync + 'static) {
+    model(move || {
         // Ordering: what stands for the lock of the turn acquires and releases as that does, what stands for the kernel is as
-        // strong as can be. The worker's place, the turn, and whether the reactor has a call. A word for the turn: loom's locks make those wait
-        // who only try.
+        // strong as can be. Swaps, here and in `third`: loom does not say which of two plain stores was the last.
         let state = Arc::new((Parker::new(), AtomicBool::new(false), AtomicBool::new(false)));
         let waker = thread::spawn({
             let state = state.clone();
             move || {
                 state.0.unpark_from(|_| {
-                    // A swap, as is the other: loom does not say which of two plain stores was the last.
                     state.2.swap(true, SeqCst);
                 });
             }
         });
-        let looker = thread::spawn({
+        let other = thread::spawn({
             let state = state.clone();
-            move || {
-                if !state.1.swap(true, AcqRel) {
-                    // As the kernel takes an event.
-                    state.2.swap(false, SeqCst);
-                    state.1.store(false, Release);
-                }
-            }
+            move || third(&state.1, &state.2)
         });
         let (parker, turn, called) = &*state;
         parker.park_elsewhere(Elsewhere::Turn, |has_token| {
@@ -456,60 +447,46 @@ fn call_back_against_look() {
                 return;
             }
             if !has_token() {
-                // It waits, with the turn in hand. The others come to their end.
+                // It waits, with the turn in hand.
                 waker.join().unwrap();
-                looker.join().unwrap();
+                other.join().unwrap();
                 assert!(called.load(SeqCst), "it waits for a call that another has taken");
             }
         });
     });
 }
 
-/// A worker is about to wait in its turn at the reactor and is called back, while the second, which waits beside the turn, is
-/// handed the call: the worker sees its token, or the call is passed on. (For a call that the first is handed and that is for
-/// the second the names change places.)
+/// The third looks at the reactor, and takes the call with it.
+///
+/// Red if the worker looks for its token before it has the turn.
+#[test]
+fn call_back_against_look() {
+    call_against_third(|turn, called| {
+        // Ordering: as the lock, and as the kernel.
+        if !turn.swap(true, AcqRel) {
+            called.swap(false, SeqCst);
+            turn.swap(false, Release);
+        }
+    });
+}
+
+/// The third is the second, which waits beside the turn and is handed the call: it passes the call on. (For a call that the
+/// first is handed and that is for the second the names change places.)
 ///
 /// Red if the second drops the call, and if it does so without having held the lock of the turn.
 #[test]
 fn call_against_second() {
-    model(|| {
-        // Ordering: as in `call_back_against_look`.
-        let state = Arc::new((Parker::new(), AtomicBool::new(false), AtomicBool::new(false)));
-        let waker = thread::spawn({
-            let state = state.clone();
-            move || {
-                state.0.unpark_from(|_| {
-                    state.2.swap(true, SeqCst);
-                });
+    call_against_third(|turn, called| {
+        // Ordering: as the kernel, and as the lock.
+        if called.swap(false, SeqCst) {
+            // As `Reactor::pass_on`.
+            let must_hear = turn.swap(true, AcqRel);
+            if must_hear {
+                called.swap(true, SeqCst);
+            } else {
+                turn.swap(false, Release);
             }
-        });
-        let second = thread::spawn({
-            let state = state.clone();
-            move || {
-                let (_, turn, called) = &*state;
-                if called.swap(false, SeqCst) {
-                    // As `Reactor::pass_on`.
-                    let must_hear = turn.swap(true, AcqRel);
-                    if must_hear {
-                        called.swap(true, SeqCst);
-                    } else {
-                        turn.swap(false, Release);
-                    }
-                }
-            }
-        });
-        let (parker, turn, called) = &*state;
-        parker.park_elsewhere(Elsewhere::Turn, |has_token| {
-            if turn.swap(true, AcqRel) {
-                // The second has it for a moment, and passes: the worker comes again.
-                return;
-            }
-            if !has_token() {
-                waker.join().unwrap();
-                second.join().unwrap();
-                assert!(called.load(SeqCst), "it waits for a call that the second has dropped");
-            }
-        });
+        }
     });
 }
 

@@ -14,11 +14,7 @@
 //! thread that takes the place sees what was written before the call, and asks for it before it waits. See `reactor.md`.
 
 use crate::sys::Events;
-#[cfg(all(test, giveway_loom))]
-use loom::sync::atomic::AtomicBool;
-#[cfg(not(all(test, giveway_loom)))]
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Where a thread waits in the reactor.
