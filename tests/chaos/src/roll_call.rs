@@ -107,26 +107,35 @@ impl State {
         outsiders.forget();
         let _none = lock(&CHILDREN);
         // The watch may have one in its hands just now.
-        let gone = (0..5_000).any(|_| {
-            let gone = world::alive().is_empty();
-            if !gone {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            gone
-        });
+        let gone = comes_true(|| world::alive().is_empty());
         ensure!(gone, "gone, and somebody still knows them: {:?}", world::alive());
         #[cfg(target_env = "gnu")]
         // SAFETY: gives back what nobody uses.
         unsafe {
             libc::malloc_trim(0)
         };
-        let (now, memory) = (Belongings::now(), resident());
+        let (mut now, memory) = (Belongings::now(), resident());
         let (first, at_first) = *self.first.get_or_insert((now, memory));
-        // Fewer at the end: a thread of episodes that was done first is gone by then.
-        let given_back = now.threads <= first.threads && now.descriptors <= first.descriptors;
+        // A thread that was joined is in the kernel's list until it has had a CPU for its last steps.
+        let given_back = comes_true(|| {
+            now = Belongings::now();
+            // Fewer at the end: a thread of episodes that was done first is gone by then.
+            now.threads <= first.threads && now.descriptors <= first.descriptors
+        });
         ensure!(given_back, "not everything is given back: there were {first:?}, and are {now:?}");
         // A sanitizer keeps what was freed, and says itself what was not.
         let sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
         ensure!(sanitized || memory < at_first + MOST_MEMORY, "memory grows: {at_first} bytes at first, now {memory}");
     }
+}
+
+/// Whether `condition` holds by and by: looks 5,000 times, two milliseconds apart.
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    (0..5_000).any(|_| {
+        let holds = condition();
+        if !holds {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        holds
+    })
 }
