@@ -58,7 +58,7 @@ impl Watch {
         // One that has been woken may not have had a CPU since.
         let woken = state.waiting.iter().any(|(parker, _)| parker.has_token());
         let at_rest = state.callers > 0 && state.waiting.len() == state.callers && state.expected == 0 && !woken;
-        if !at_rest || shared.scheduler.idle.counts().idle() < shared.workers() {
+        if !at_rest || shared.scheduler.idle.counts().idle() < shared.scheduler.idle.workers() {
             state.last = None;
             return false;
         }

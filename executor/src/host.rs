@@ -111,8 +111,9 @@ impl Worker {
 
     /// Names the poll that goes on: which runtime's, which worker's, and its how many-th.
     fn ticket(&self, tick: u32) -> Ticket {
-        const _: () = assert!(MAX_WORKERS <= 1 << 12);
-        ticket(1 << 63 | self.shared().number << 44 | (self.index() as u64) << 32 | u64::from(tick))
+        // As many spare cores as workers.
+        const _: () = assert!(2 * MAX_WORKERS <= 1 << 13);
+        ticket(1 << 63 | self.shared().number << 45 | (self.index() as u64) << 32 | u64::from(tick))
     }
 }
 

@@ -56,7 +56,7 @@ impl Runtime {
         Arc::new(Self {
             queue: StubQueue::new(),
             yielded: YieldQueue::new(),
-            idle: IdleSet::new(workers),
+            idle: IdleSet::new(workers, 0),
             polite: PoliteSet::new(workers),
             parkers,
         })
@@ -202,7 +202,7 @@ fn shutdown_against_wake() {
 #[test]
 fn shutdown_against_spawn() {
     model(|| {
-        let gate = Arc::new(Gate::new(1));
+        let gate = Arc::new(Gate::new(1, 0));
         let queue = Arc::new(StubQueue::new());
         let dropped = Arc::new(AtomicUsize::new(0));
         let spawner = thread::spawn({
@@ -238,7 +238,7 @@ fn shutdown_against_sleep() {
     model(|| {
         let runtime = Runtime::new(1);
         runtime.parkers[0].bind();
-        let gate = Arc::new(Gate::new(1));
+        let gate = Arc::new(Gate::new(1, 0));
         let closer = thread::spawn({
             let (runtime, gate) = (runtime.clone(), gate.clone());
             move || {
@@ -265,7 +265,7 @@ fn shutdown_against_sleep() {
 #[test]
 fn monitor_against_rouse() {
     model(|| {
-        let state = Arc::new((IdleSet::new(1), Monitor::new(|| ())));
+        let state = Arc::new((IdleSet::new(1, 0), Monitor::new(|| ())));
         let _ = state.0.count_out(0, false);
         let waker = thread::spawn({
             let state = state.clone();

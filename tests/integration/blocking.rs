@@ -13,7 +13,12 @@ use std::thread;
 
 /// A runtime with so many workers, and so many threads for jobs.
 pub(crate) fn limited(workers: usize, threads: usize) -> Runtime {
-    giveway::Builder::new().workers(workers).max_blocking_threads(threads).build().expect("a runtime starts")
+    giveway::Builder::new()
+        .workers(workers)
+        .max_spare_workers(0)
+        .max_blocking_threads(threads)
+        .build()
+        .expect("a runtime starts")
 }
 
 /// A job that ends when `gate` opens. Returns when it has begun.
@@ -251,7 +256,7 @@ fn a_job_whose_handle_is_dropped_runs_and_its_output_is_dropped() {
 #[test]
 fn a_job_is_spawned_from_a_foreign_thread_and_from_everywhere_else() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(2).thread_name("ours").build().unwrap();
+    let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).thread_name("ours").build().unwrap();
     let here = || thread::current().name().unwrap().starts_with("ours-bl");
     let handle = runtime.handle().clone();
     assert!(thread::spawn(move || futures::executor::block_on(handle.spawn_blocking(here))).join().unwrap().unwrap());
@@ -300,7 +305,7 @@ fn hooks_are_called_once_at_the_start_and_once_at_the_end_of_every_thread() {
         let counter = counter.clone();
         move || _ = counter.fetch_add(1, SeqCst)
     };
-    let builder = giveway::Builder::new().workers(2).blocking_keep_alive(Duration::from_millis(1));
+    let builder = giveway::Builder::new().workers(2).max_spare_workers(0).blocking_keep_alive(Duration::from_millis(1));
     let runtime = builder.on_thread_start(count(&starts)).on_thread_stop(count(&stops)).build().unwrap();
     for _ in 0..20 {
         let jobs: Vec<_> = (0..10).map(|_| runtime.spawn_blocking(|| ())).collect();
@@ -331,7 +336,7 @@ pub(crate) fn threads_named(prefix: &str) -> usize {
 fn the_threads_end_when_there_is_nothing_to_do_for_a_while() {
     isolated("blocking::the_threads_end_when_there_is_nothing_to_do_for_a_while", || {
         let _watch = watch();
-        let runtime = giveway::Builder::new().workers(2).thread_name("pool");
+        let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).thread_name("pool");
         let runtime = runtime.blocking_keep_alive(Duration::from_millis(50)).build().unwrap();
         let barrier = Arc::new(Barrier::new(31));
         let jobs: Vec<_> = (0..30)

@@ -56,7 +56,10 @@ fn a_shutdown_with_a_deadline_that_suffices_is_clean_and_joins_the_threads() {
         let stopped = Arc::new(AtomicUsize::new(0));
         drop(runtime);
         let stops = stopped.clone();
-        let builder = giveway::Builder::new().workers(1).on_thread_stop(move || _ = stops.fetch_add(1, SeqCst));
+        let builder = giveway::Builder::new()
+            .workers(1)
+            .max_spare_workers(0)
+            .on_thread_stop(move || _ = stops.fetch_add(1, SeqCst));
         let runtime = builder.build().unwrap();
         let jobs: Vec<_> = (0..4).map(|_| runtime.spawn_blocking(|| thread::sleep(Duration::from_millis(2)))).collect();
         runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
@@ -203,7 +206,12 @@ fn destructors_of_jobs_that_are_given_up_may_spawn_jobs_and_drop_handles() {
 #[test]
 fn a_job_that_panics_may_shut_its_runtime_down() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(1).on_task_panic(|_| PanicPolicy::Shutdown).build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(1)
+        .max_spare_workers(0)
+        .on_task_panic(|_| PanicPolicy::Shutdown)
+        .build()
+        .unwrap();
     let other = runtime.spawn(std::future::pending::<()>());
     assert!(runtime.block_on(runtime.spawn_blocking(|| panic!("the last one"))).unwrap_err().is_panic());
     assert!(runtime.block_on(other).unwrap_err().is_cancelled());

@@ -82,7 +82,7 @@ fn a_nested_block_on_that_begins_after_the_runtime_was_closed_is_served() {
 }
 
 fn with_one_job_thread() -> giveway::Runtime {
-    giveway::Builder::new().workers(1).max_blocking_threads(1).build().unwrap()
+    giveway::Builder::new().workers(1).max_spare_workers(0).max_blocking_threads(1).build().unwrap()
 }
 
 /// One job runs, so the next one waits. Returns when it does.
@@ -141,7 +141,8 @@ fn the_destructor_of_a_job_that_was_never_run_may_wait_for_a_timer() {
 fn no_more_jobs_run_at_once_than_there_may_be_threads() {
     for most in [1, 2] {
         let _watch = watch();
-        let runtime = giveway::Builder::new().workers(2).max_blocking_threads(most).build().unwrap();
+        let runtime =
+            giveway::Builder::new().workers(2).max_spare_workers(0).max_blocking_threads(most).build().unwrap();
         let gate = Gate::new();
         let tasks: Vec<_> = (0..2)
             .map(|_| {
@@ -180,7 +181,8 @@ thread_local! {
 fn a_thread_local_of_a_blocking_thread_may_drop_its_runtime() {
     isolated("blocking_misuse::a_thread_local_of_a_blocking_thread_may_drop_its_runtime", || {
         let keep_alive = Duration::from_millis(1);
-        let runtime = giveway::Builder::new().workers(1).blocking_keep_alive(keep_alive).build().unwrap();
+        let runtime =
+            giveway::Builder::new().workers(1).max_spare_workers(0).blocking_keep_alive(keep_alive).build().unwrap();
         let (alive, (give, given)) = (Arc::new(()), mpsc::channel());
         let held = alive.clone();
         runtime.spawn(async move {
@@ -204,7 +206,7 @@ extern "C" fn takes_its_time(_: i32) {
 #[test]
 fn a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock() {
     isolated("blocking_misuse::a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock", || {
-        let runtime = giveway::Builder::new().workers(1).detect_deadlock(true).build().unwrap();
+        let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).detect_deadlock(true).build().unwrap();
         // SAFETY: the handler only sleeps, and interrupts only a thread that waits.
         unsafe { libc::signal(libc::SIGUSR2, takes_its_time as *const () as usize) };
         // SAFETY: asks for a number.
@@ -231,7 +233,7 @@ fn a_thread_that_was_refused_is_tried_again() {
             // SAFETY: reads the struct.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
         };
-        let runtime = giveway::Builder::new().workers(2).stack_size(HUGE).build().unwrap();
+        let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).stack_size(HUGE).build().unwrap();
         let (release, released) = mpsc::channel();
         let started = Gate::new();
         let starts = started.clone();

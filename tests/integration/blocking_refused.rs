@@ -33,7 +33,12 @@ fn allow_huge_stacks() {
 
 /// A runtime whose threads have stacks of a size that the OS can be made to refuse.
 fn with_huge_stacks(workers: usize) -> Runtime {
-    giveway::Builder::new().workers(workers).stack_size(HUGE).build().expect("address space is plenty")
+    giveway::Builder::new()
+        .workers(workers)
+        .max_spare_workers(0)
+        .stack_size(HUGE)
+        .build()
+        .expect("address space is plenty")
 }
 
 fn assert_refused<T>(job: JoinHandle<T>) {
@@ -183,7 +188,7 @@ fn from_one_place(f: impl FnOnce()) {
 fn blocking_in_place_in_a_forked_child_is_just_a_call() {
     isolated("blocking_refused::blocking_in_place_in_a_forked_child_is_just_a_call", || {
         let _watch = watch();
-        let builder = giveway::Builder::new().workers(1).thread_name("forks");
+        let builder = giveway::Builder::new().workers(1).max_spare_workers(0).thread_name("forks");
         let runtime = builder.blocking_keep_alive(Duration::from_millis(1)).build().unwrap();
         let task = runtime.spawn(async {
             for _ in 0..2 {
@@ -264,7 +269,7 @@ fn jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread() {
     isolated("blocking_refused::jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread", || {
         let _watch = watch();
         let (gate, drops) = (Gate::new(), Drops::of(10));
-        let builder = giveway::Builder::new().workers(1).stack_size(HUGE).max_blocking_threads(1);
+        let builder = giveway::Builder::new().workers(1).max_spare_workers(0).stack_size(HUGE).max_blocking_threads(1);
         let runtime = builder.build().expect("address space is plenty");
         let busy = occupy_thread(runtime.handle(), &gate);
         let held = occupy(runtime.handle(), 1, &gate);

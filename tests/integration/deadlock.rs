@@ -16,7 +16,7 @@ const A_WHILE: Duration = Duration::from_millis(150);
 fn with_detection(test: impl Fn(&Runtime)) {
     for workers in worker_counts() {
         let _watch = watch();
-        test(&giveway::Builder::new().workers(workers).detect_deadlock(true).build().unwrap());
+        test(&giveway::Builder::new().workers(workers).max_spare_workers(0).detect_deadlock(true).build().unwrap());
     }
 }
 
@@ -215,7 +215,7 @@ fn a_busy_runtime_is_not_accused() {
 #[test]
 fn nothing_happens_without_a_thread_that_waits_or_without_being_asked_for() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(2).detect_deadlock(true).build().unwrap();
+    let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).detect_deadlock(true).build().unwrap();
     let alive = Arc::new(());
     let held = alive.clone();
     runtime.spawn(async move {

@@ -250,7 +250,8 @@ fn a_destructor_that_panics_while_its_futures_panic_unwinds_is_contained() {
             sent.send(message(panic.payload())).unwrap();
             giveway::PanicPolicy::Continue
         };
-        let runtime: Runtime = Builder::new().workers(workers).on_task_panic(hook).build().unwrap();
+        let runtime: Runtime =
+            Builder::new().workers(workers).max_spare_workers(0).on_task_panic(hook).build().unwrap();
         for _ in 0..10 {
             let twice = runtime.spawn(panics_holding(on_drop(|| panic!("second"))));
             let error = runtime.block_on(twice).unwrap_err();

@@ -40,7 +40,7 @@ fn it_may_be_called_in_thread_hooks() {
     let _watch = watch();
     let calls = Arc::new(AtomicUsize::new(0));
     let hook = |calls: Arc<AtomicUsize>| move || block_in_place(|| _ = calls.fetch_add(1, SeqCst));
-    let builder = giveway::Builder::new().workers(2);
+    let builder = giveway::Builder::new().workers(2).max_spare_workers(0);
     let runtime =
         builder.on_thread_start(hook(calls.clone())).on_thread_stop(hook(calls.clone())).build().expect("it starts");
     runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
@@ -222,7 +222,7 @@ fn the_task_is_who_it_was_inside_and_after_with_its_core_kept_and_lost() {
     for class in [Class::Foreground, Class::Background] {
         let _watch = watch();
         // Another runtime than the default one has another number of workers.
-        let runtime = giveway::Builder::new().workers(1).build().unwrap();
+        let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).build().unwrap();
         let whoami = || (task::id(), task::class(), Handle::current().workers());
         let task = Builder::new().class(class).spawn_on(
             async move {
@@ -251,7 +251,7 @@ fn the_task_is_who_it_was_inside_and_after_with_its_core_kept_and_lost() {
 fn what_is_spawned_inside_goes_to_this_runtime_and_inherits_the_class() {
     for class in [Class::Foreground, Class::Background] {
         let _watch = watch();
-        let runtime = giveway::Builder::new().workers(1).thread_name("inherits").build().unwrap();
+        let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).thread_name("inherits").build().unwrap();
         let child = || (task::class(), thread::current().name().unwrap().starts_with("inherits-"));
         let children = Builder::new().class(class).spawn_on(
             async move {

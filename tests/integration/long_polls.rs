@@ -17,7 +17,7 @@ fn with_reports(test: impl Fn(&Runtime, &Receiver<LongPoll>)) {
         let _watch = watch();
         let (report, reports) = mpsc::channel();
         let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
-        let runtime = giveway::Builder::new().workers(workers).on_long_poll(hook).build().unwrap();
+        let runtime = giveway::Builder::new().workers(workers).max_spare_workers(0).on_long_poll(hook).build().unwrap();
         test(&runtime, &reports);
     }
 }
@@ -183,7 +183,7 @@ fn with_a_higher_threshold_shorter_ones_are_not_reported() {
     for threshold in [Duration::from_secs(10), Duration::MAX] {
         let _watch = watch();
         let (report, reports) = mpsc::channel();
-        let builder = giveway::Builder::new().workers(2).long_poll_threshold(threshold);
+        let builder = giveway::Builder::new().workers(2).max_spare_workers(0).long_poll_threshold(threshold);
         let runtime = builder.on_long_poll(move |poll| report.send(poll.to_string()).unwrap()).build().unwrap();
         runtime.block_on(runtime.spawn(async { thread::sleep(Duration::from_millis(50)) })).unwrap();
         assert!(reports.recv_timeout(Duration::from_millis(50)).is_err());
@@ -198,7 +198,7 @@ fn a_hook_that_panics_is_contained() {
         called.send(()).unwrap();
         panic!("in the hook");
     };
-    let runtime = giveway::Builder::new().workers(1).on_long_poll(hook).build().unwrap();
+    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
     reported(&runtime, &calls, || runtime.spawn(async { thread::sleep(Duration::from_millis(50)) }));
     // The monitor goes on.
     reported(&runtime, &calls, || runtime.spawn(async { thread::sleep(Duration::from_millis(50)) }));
@@ -247,7 +247,13 @@ fn the_stack_says_where_it_was() {
     let sampled = Patience::new().keep_trying(|_| {
         let (report, reports) = mpsc::channel();
         let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
-        let runtime = giveway::Builder::new().workers(1).sample_stacks(true).on_long_poll(hook).build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(1)
+            .max_spare_workers(0)
+            .sample_stacks(true)
+            .on_long_poll(hook)
+            .build()
+            .unwrap();
         let grind = || {
             runtime.spawn(async {
                 grinding_flour(Instant::now() + Duration::from_millis(100));
@@ -270,7 +276,7 @@ fn a_poll_that_is_going_on_when_its_runtime_is_dropped_is_not_called_over() {
     let reported = Patience::new().keep_trying(|_| {
         let (report, reports) = mpsc::channel();
         let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
-        let runtime = giveway::Builder::new().workers(1).on_long_poll(hook).build().unwrap();
+        let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
         let (gate, begun) = (Gate::new(), Gate::new());
         let (waits, begins) = (gate.clone(), begun.clone());
         runtime.spawn(async move {

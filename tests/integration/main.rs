@@ -59,6 +59,7 @@ mod porting;
 mod shutdown;
 mod shutdown_says;
 mod shutdown_timeout;
+mod spares;
 mod spawn;
 mod spec;
 mod teardown;

@@ -269,7 +269,7 @@ fn foreground_work_interrupts_a_polite_loop_and_is_counted() {
 #[test]
 fn blocking_jobs_are_counted_where_they_are() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(1).max_blocking_threads(2).build().unwrap();
+    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).max_blocking_threads(2).build().unwrap();
     let gate = Gate::new();
     let jobs: Vec<_> = (0..5)
         .map(|_| {

@@ -101,7 +101,7 @@ fn a_task_that_blocks_without_a_worker_shows() {
 #[test]
 fn blocking_jobs_are_listed_with_their_names() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(1).max_blocking_threads(1).build().unwrap();
+    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).max_blocking_threads(1).build().unwrap();
     let (gate, (tell, told)) = (Gate::new(), mpsc::channel());
     let wait = gate.clone();
     let job = move || {

@@ -227,7 +227,7 @@ fn with_policy(workers: usize, policy: PanicPolicy) -> (Runtime, mpsc::Receiver<
         sent.send(text).unwrap();
         policy
     };
-    (Builder::new().workers(workers).on_task_panic(hook).build().unwrap(), calls)
+    (Builder::new().workers(workers).max_spare_workers(0).on_task_panic(hook).build().unwrap(), calls)
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_panic_hook_that_panics_counts_as_go_on() {
     for workers in giveway_tests::worker_counts() {
         let _watch = watch();
         let hook = |_: &giveway::TaskPanic<'_>| -> PanicPolicy { panic!("in the hook") };
-        let runtime = Builder::new().workers(workers).on_task_panic(hook).build().unwrap();
+        let runtime = Builder::new().workers(workers).max_spare_workers(0).on_task_panic(hook).build().unwrap();
         let error = runtime.block_on(runtime.spawn(async { panic!("in the task") })).unwrap_err();
         assert_eq!(message(&*error.into_panic()), "in the task");
         assert_workers_survive(&runtime);
@@ -300,7 +300,7 @@ fn a_panic_hook_whose_payload_panics_too_is_contained() {
     isolated("panics::a_panic_hook_whose_payload_panics_too_is_contained", || {
         let _watch = watch();
         let hook = |_: &giveway::TaskPanic<'_>| -> PanicPolicy { panic_any(Bomb(2, Alive::default())) };
-        let runtime = Builder::new().workers(1).on_task_panic(hook).build().unwrap();
+        let runtime = Builder::new().workers(1).max_spare_workers(0).on_task_panic(hook).build().unwrap();
         let error = runtime.block_on(runtime.spawn(async { panic!("in the task") })).unwrap_err();
         assert_eq!(message(&*error.into_panic()), "in the task");
         assert_workers_survive(&runtime);

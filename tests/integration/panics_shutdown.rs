@@ -8,7 +8,12 @@ use std::sync::mpsc;
 use std::thread;
 
 fn shut_down_by_panic(workers: usize) -> Runtime {
-    giveway::Builder::new().workers(workers).on_task_panic(|_| PanicPolicy::Shutdown).build().unwrap()
+    giveway::Builder::new()
+        .workers(workers)
+        .max_spare_workers(0)
+        .on_task_panic(|_| PanicPolicy::Shutdown)
+        .build()
+        .unwrap()
 }
 
 /// A task that panics when the gate opens.

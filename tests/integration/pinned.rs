@@ -527,7 +527,8 @@ fn background_tasks_pinned_to_one_worker_do_not_hold_each_other_up() {
 #[test]
 fn a_function_that_is_refused_may_drop_its_runtime() {
     let _watch = watch();
-    let builder = giveway::Builder::new().workers(2).on_task_panic(|_| giveway::PanicPolicy::Shutdown);
+    let builder =
+        giveway::Builder::new().workers(2).max_spare_workers(0).on_task_panic(|_| giveway::PanicPolicy::Shutdown);
     let runtime = builder.build().unwrap();
     let (gate, started, alive) = (Gate::new(), Gate::new(), Alive::default());
     let (waits, starts) = (gate.clone(), started.clone());

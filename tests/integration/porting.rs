@@ -49,7 +49,12 @@ fn dropping_a_runtime_in_async_code() {
     assert!(text.contains("Cannot drop a runtime in a context where blocking is not allowed"), "{text}");
 
     let (stops, stopped) = mpsc::channel();
-    let other = giveway::Builder::new().workers(2).on_thread_stop(move || stops.send(()).unwrap()).build().unwrap();
+    let other = giveway::Builder::new()
+        .workers(2)
+        .max_spare_workers(0)
+        .on_thread_stop(move || stops.send(()).unwrap())
+        .build()
+        .unwrap();
     let ours = runtime(1);
     let dropping = ours.spawn(async move {
         drop(other);

@@ -130,7 +130,12 @@ fn a_drop_that_waits_for_a_hook_says_so() {
         let _watch = watch();
         let gate = Gate::new();
         let waits = gate.clone();
-        let runtime = giveway::Builder::new().workers(1).on_thread_stop(move || waits.wait()).build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(1)
+            .max_spare_workers(0)
+            .on_thread_stop(move || waits.wait())
+            .build()
+            .unwrap();
         while_dropped(runtime, &gate, |lines| {
             let said = next(lines);
             assert!(said.contains("1 thread in no task"), "{said}");

@@ -112,7 +112,7 @@ fn a_worker_that_comes_back_while_others_drop_its_tasks_still_ends() {
             let _watch = watch();
             let (stopped, stops) = mpsc::channel();
             let hook = move || stopped.send(()).unwrap();
-            let runtime = giveway::Builder::new().workers(1).on_thread_stop(hook).build().unwrap();
+            let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).on_thread_stop(hook).build().unwrap();
             let (gate, wakers) = (Gate::new(), Wakers::default());
             let let_go = gate.clone();
             let _waiting = runtime.spawn(wakers.park(on_drop(move || {

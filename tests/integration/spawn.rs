@@ -227,7 +227,7 @@ fn tasks_are_spawned_from_destructors_and_hooks() {
         let sent = from_hook.clone();
         giveway::spawn(async move { sent.send("hook").unwrap() });
     };
-    let runtime = giveway::Builder::new().workers(2).on_thread_start(hook).build().unwrap();
+    let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).on_thread_start(hook).build().unwrap();
     assert_eq!((recv(&answers), recv(&answers)), ("hook", "hook"));
     let wakers = Wakers::default();
     let task = runtime.spawn(wakers.park(on_drop(move || {

@@ -41,7 +41,7 @@ fn threads_and_processes_that_a_task_starts_have_the_slack_that_the_process_had(
 fn threads_that_a_start_hook_starts_have_it_too() {
     let (before, (told, starts)) = (slack(), std::sync::mpsc::channel());
     let hook = move || told.send(thread::spawn(slack).join().unwrap()).unwrap();
-    let runtime = Builder::new().workers(2).on_thread_start(hook).build().unwrap();
+    let runtime = Builder::new().workers(2).max_spare_workers(0).on_thread_start(hook).build().unwrap();
     assert_eq!((starts.recv(), starts.recv()), (Ok(before), Ok(before)));
     drop(runtime);
 }

@@ -66,9 +66,9 @@ fn each_watched(least: usize, test: impl Fn(giveway::Runtime, &Watch)) {
     }
 }
 
-/// A runtime with so many workers.
+/// A runtime with so many workers, and no spare ones: a worker that a test keeps in a poll is not replaced.
 pub fn runtime(workers: usize) -> giveway::Runtime {
-    giveway::Builder::new().workers(workers).build().expect("a runtime starts")
+    giveway::Builder::new().workers(workers).max_spare_workers(0).build().expect("a runtime starts")
 }
 
 /// A one-way gate for threads and tasks: closed until somebody opens it.

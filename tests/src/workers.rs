@@ -27,6 +27,7 @@ pub fn each_strict(least: usize, test: impl Fn(Runtime)) {
     for workers in counts {
         let _watch = watch();
         let builder = Builder::new().workers(workers).wide_look_interval(Duration::from_secs(3600));
+        let builder = builder.max_spare_workers(0);
         test(builder.build().expect("a runtime starts"));
     }
 }

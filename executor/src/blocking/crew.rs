@@ -339,11 +339,11 @@ impl Crew {
     }
 
     /// The poll that goes on there, by the thread that has lent its core, goes on without one. Before the core is taken.
-    pub(crate) fn note_away(&self, core: usize, loan: Loan, work: Option<Work>) {
+    pub(crate) fn note_away(&self, core: usize, loan: Loan, work: Work) {
         let mut state = self.lock();
         let away = state.away.entry((core, loan)).or_default();
         away.takers += 1;
-        away.work = away.work.take().or(work);
+        away.work.get_or_insert(work);
     }
 
     /// The core was not taken, at least not by this one.

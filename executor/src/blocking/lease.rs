@@ -37,8 +37,8 @@ impl Lease {
 
     /// The loan that is open, if one is.
     pub(crate) fn on_loan(&self) -> Option<Loan> {
-        // Ordering: relaxed; `take` orders.
-        let word = self.0.load(Relaxed);
+        // Ordering: acquire, partner of the release in `lend`: whoever is sent for the core sees which task lends it.
+        let word = self.0.load(Acquire);
         (!word.is_multiple_of(2)).then_some(Loan(word))
     }
 }

@@ -28,8 +28,8 @@ impl Core {
         Arc::new(Self {
             lease: Lease::new(),
             recall: Recall::new(),
-            gate: Gate::new(1),
-            idle: IdleSet::new(1),
+            gate: Gate::new(1, 0),
+            idle: IdleSet::new(1, 0),
             parker: Parker::new(),
             home: Parker::new(),
             private: AtomicUsize::new(0),
@@ -160,5 +160,103 @@ fn recall_against_shutdown() {
             }
         };
         assert_ne!(stand_in.join().unwrap(), has_it, "exactly one holds it");
+    });
+}
+
+/// A worker, a core that is a spare one, and what is queued.
+struct Spare {
+    lease: Lease,
+    idle: IdleSet,
+    parker: Parker,
+    // As weak as they may be: the queue of the spare core, the global one, and how many cores are in use.
+    own: AtomicUsize,
+    injector: AtomicUsize,
+    in_use: AtomicUsize,
+}
+
+impl Spare {
+    fn new(in_use: usize) -> Arc<Self> {
+        Arc::new(Self {
+            lease: Lease::new(),
+            idle: IdleSet::new(1, 1),
+            parker: Parker::new(),
+            own: AtomicUsize::new(0),
+            injector: AtomicUsize::new(0),
+            in_use: AtomicUsize::new(in_use),
+        })
+    }
+
+    fn push(&self, queue: &AtomicUsize) {
+        // A read-modify-write, as all changes of a queue: loom would let a plain store come before a take that it follows.
+        queue.swap(1, Relaxed);
+        if let Some(worker) = self.idle.announce(|| ()) {
+            assert_eq!(worker, 0);
+            self.parker.unpark();
+        }
+    }
+
+    /// The queues that a worker looks at.
+    fn queues(&self) -> impl Iterator<Item = &AtomicUsize> {
+        [&self.injector, &self.own].into_iter().take(self.in_use.load(Relaxed))
+    }
+
+    /// Worker 0, until it has found the task. Under loom a task that is overlooked is reported as a deadlock.
+    fn find(&self) {
+        self.parker.bind();
+        let mut searching = false;
+        while !self.queues().any(|queue| queue.swap(0, Relaxed) == 1) {
+            let look_again = |_| self.queues().any(|queue| queue.load(Relaxed) == 1);
+            let park = || {
+                self.parker.park();
+                false
+            };
+            self.idle.sleep(0, searching, look_again, park);
+            searching = true;
+        }
+    }
+}
+
+/// The monitor lends a spare core, whose holder queues a task there, while the worker goes to sleep.
+///
+/// Red (deadlock) if the core is in use only after it was lent, and if the loan is published with less than a release.
+#[test]
+fn spare_against_sleep() {
+    model(|| {
+        let spare = Spare::new(1);
+        let holder = thread::spawn({
+            let spare = spare.clone();
+            move || match spare.lease.on_loan() {
+                Some(loan) if spare.lease.take(loan) => spare.push(&spare.own),
+                _ => spare.push(&spare.injector),
+            }
+        });
+        let worker = thread::spawn({
+            let spare = spare.clone();
+            move || spare.find()
+        });
+        spare.in_use.store(2, Relaxed);
+        let _loan = spare.lease.lend();
+        holder.join().unwrap();
+        worker.join().unwrap();
+    });
+}
+
+/// A spare core is emptied, and goes out of use, while the worker goes to sleep.
+///
+/// Red (deadlock) if what is moved to the injector is not announced.
+#[test]
+fn retirement_against_sleep() {
+    model(|| {
+        let spare = Spare::new(2);
+        spare.own.store(1, Relaxed);
+        let worker = thread::spawn({
+            let spare = spare.clone();
+            move || spare.find()
+        });
+        if spare.own.swap(0, Relaxed) == 1 {
+            spare.push(&spare.injector);
+        }
+        spare.in_use.store(1, Relaxed);
+        worker.join().unwrap();
     });
 }

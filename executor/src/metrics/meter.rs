@@ -94,6 +94,13 @@ impl Tally {
         self.parked_since.store(now.max(1), Relaxed);
     }
 
+    /// A thread has come to hold the core. If it had no holder before, that was a rest.
+    pub(crate) fn held(&self, now: u64) {
+        if self.parked_since.load(Relaxed) != 0 {
+            self.rested(now);
+        }
+    }
+
     /// The holder has parked.
     pub(crate) fn rested(&self, now: u64) {
         let since = self.parked_since.load(Relaxed);
@@ -126,10 +133,13 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(cores: usize, now: u64) -> Self {
+    /// For so many workers and spare cores.
+    pub(crate) fn new(workers: usize, spares: usize, now: u64) -> Self {
+        let cores: Box<[_]> = (0..workers + spares).map(|_| CachePadded::new(Tally::new())).collect();
+        cores[workers..].iter().for_each(|spare| spare.rest(now));
         Self {
-            cores: (0..cores).map(|_| CachePadded::new(Tally::new())).collect(),
-            stamps: Stamps::new(cores),
+            stamps: Stamps::new(cores.len()),
+            cores,
             paced: Paced::default(),
             born: now,
             ended: AtomicU64::new(0),
@@ -265,8 +275,9 @@ impl Shared {
         let (meter, scheduler) = (&self.meter, &self.scheduler);
         let now = meter.now(self.now());
         let load = |counter: &AtomicU64| counter.load(Relaxed);
-        let workers = self.posts.iter().zip(&meter.cores).zip(scheduler.cores()).map(|((post, tally), core)| {
-            let (polls, hand_offs) = post.polls();
+        let worker = |index: usize| {
+            let (tally, core) = (&meter.cores[index], scheduler.core(index));
+            let (polls, hand_offs) = self.posts[index].polls();
             let (steals, stolen) = core.steals();
             WorkerMetrics {
                 deque: core.deque_len(),
@@ -280,7 +291,9 @@ impl Shared {
                 steals,
                 stolen,
             }
-        });
+        };
+        // Whoever takes a spare core ends a rest.
+        let was_used = |&core: &usize| load(&meter.cores[core].parks) > 0;
         // In the child of a fork somebody who does not exist may hold any lock.
         let forked = self.birth.is_elsewhere();
         let crews = self.crews().map(|crew| if forked { Census::default() } else { crew.census() });
@@ -301,7 +314,10 @@ impl Shared {
             blocking_running: crews.iter().map(|crew| crew.running).sum(),
             blocking_threads: crews.iter().map(|crew| crew.threads).sum(),
             tasks: if forked { 0 } else { self.registry.len() },
-            workers: workers.collect(),
+            workers: (0..self.workers()).map(worker).collect(),
+            spares_sent: self.monitor.spares_sent(),
+            spares_at_work: scheduler.idle.workers() - self.workers(),
+            spare_workers: (self.workers()..self.posts.len()).filter(was_used).map(worker).collect(),
         }
     }
 }

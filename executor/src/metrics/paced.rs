@@ -27,6 +27,8 @@ const SAMPLE: usize = 8;
 /// What paced polls took on each core, and for how much of each wait that is.
 #[derive(Default)]
 pub(crate) struct Paced {
+    // Of the workers. What goes on on a spare core is not charged: there is one only beside a worker that is held by
+    // something else.
     cores: OnceLock<Box<[CachePadded<Core>]>>,
 }
 
@@ -80,17 +82,20 @@ impl Paced {
         self.cores.get_or_init(|| (0..cores).map(|_| CachePadded::new(Core::new())).collect());
     }
 
+    fn core(&self, core: usize) -> Option<&Core> {
+        self.cores.get()?.get(core).map(|core| &**core)
+    }
+
     /// A paced task begins a stretch on this core. The holder's to call, as all that name a core.
     pub(crate) fn begins(&self, core: usize, now: u64) {
-        if let Some(cores) = self.cores.get() {
-            cores[core].since.store(now, Relaxed);
+        if let Some(core) = self.core(core) {
+            core.since.store(now, Relaxed);
         }
     }
 
     /// A stretch is over, and took so many nanoseconds.
     pub(crate) fn ends(&self, core: usize, nanos: u64) {
-        if let Some(cores) = self.cores.get() {
-            let core = &cores[core];
+        if let Some(core) = self.core(core) {
             core.since.store(0, Relaxed);
             core.usual.store(nanos.max(core.usual.load(Relaxed) / 2), Relaxed);
             add(&core.took, nanos);
@@ -113,9 +118,9 @@ impl Paced {
     /// A foreground task is polled on this core that was runnable since then, when so much had been [taken](Self::taken) where it
     /// waited.
     pub(crate) fn waited(&self, core: usize, place: Where, Stamp { since, taken }: Stamp, now: u64) {
-        if let Some(cores) = self.cores.get() {
+        if let Some(core) = self.core(core) {
             let meanwhile = self.taken(place, now).saturating_sub(taken);
-            cores[core].waits.record(meanwhile.min(now.saturating_sub(since)));
+            core.waits.record(meanwhile.min(now.saturating_sub(since)));
         }
     }
 

@@ -85,6 +85,12 @@ pub struct Metrics {
     pub tasks: usize,
     /// The workers, by their numbers.
     pub workers: Vec<WorkerMetrics>,
+    /// How often a [spare worker](crate::Builder::max_spare_workers) was put beside a poll that did not return.
+    pub spares_sent: u64,
+    /// How many spare workers there are at the moment.
+    pub spares_at_work: usize,
+    /// The spare workers that were ever at work. Sums over all workers have them in.
+    pub spare_workers: Vec<WorkerMetrics>,
 }
 
 /// The figures of one worker: a part of [`Metrics`].
@@ -141,7 +147,7 @@ impl Metrics {
     }
 
     fn sum(&self, figure: impl Fn(&WorkerMetrics) -> u64) -> u64 {
-        self.workers.iter().map(figure).sum()
+        self.workers.iter().chain(&self.spare_workers).map(figure).sum()
     }
 
     /// The polls of all workers.
@@ -211,10 +217,6 @@ impl Metrics {
     /// ```
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let workers = self.workers.iter().enumerate().map(|(i, now)| match earlier.workers.get(i) {
-            Some(before) => now.since(before),
-            None => now.clone(),
-        });
         Self {
             uptime: self.uptime.saturating_sub(earlier.uptime),
             foreground_latency: self.foreground_latency.since(&earlier.foreground_latency),
@@ -226,10 +228,18 @@ impl Metrics {
             interrupts: self.interrupts.saturating_sub(earlier.interrupts),
             wake_ups_avoided: self.wake_ups_avoided.saturating_sub(earlier.wake_ups_avoided),
             monitor_rescues: self.monitor_rescues.saturating_sub(earlier.monitor_rescues),
-            workers: workers.collect(),
+            workers: each_since(&self.workers, &earlier.workers),
+            spares_sent: self.spares_sent.saturating_sub(earlier.spares_sent),
+            spare_workers: each_since(&self.spare_workers, &earlier.spare_workers),
             ..*self
         }
     }
+}
+
+fn each_since(workers: &[WorkerMetrics], earlier: &[WorkerMetrics]) -> Vec<WorkerMetrics> {
+    let since =
+        |(i, now): (usize, &WorkerMetrics)| earlier.get(i).map_or_else(|| now.clone(), |before| now.since(before));
+    workers.iter().enumerate().map(since).collect()
 }
 
 impl WorkerMetrics {
@@ -271,12 +281,17 @@ impl fmt::Display for Metrics {
         writeln!(f, "global queues       injector {}, yield queue {}", self.injector, self.yield_queue)?;
         let (queued, running, threads) = (self.blocking_queued, self.blocking_running, self.blocking_threads);
         writeln!(f, "blocking jobs       {queued} queued, {running} running, threads {threads}")?;
-        write!(f, "{:>6} {:>6} {:>5} {:>6} {:>7}", "worker", "deque", "slot", "inbox", "busy")?;
+        if self.spares_sent > 0 {
+            writeln!(f, "spare workers       {} at work, {} sent", self.spares_at_work, self.spares_sent)?;
+        }
+        write!(f, "{:>7} {:>6} {:>5} {:>6} {:>7}", "worker", "deque", "slot", "inbox", "busy")?;
         write!(f, " {:>12} {:>10} {:>10} {:>10} {:>10}", "polls", "hand-offs", "parks", "wake-ups", "steals")?;
-        for (number, worker) in self.workers.iter().enumerate() {
+        let spares = self.spare_workers.iter().enumerate().map(|(n, worker)| (format!("spare {n}"), worker));
+        let workers = self.workers.iter().enumerate().map(|(n, worker)| (n.to_string(), worker));
+        for (number, worker) in workers.chain(spares) {
             let busy = 100.0 * worker.busy.as_secs_f64() / self.uptime.as_secs_f64().max(f64::MIN_POSITIVE);
             let WorkerMetrics { deque, slot, inbox, polls, hand_offs, parks, wake_ups, steals, .. } = worker;
-            write!(f, "\n{number:>6} {deque:>6} {slot:>5} {inbox:>6} {busy:>6.1}%")?;
+            write!(f, "\n{number:>7} {deque:>6} {slot:>5} {inbox:>6} {busy:>6.1}%")?;
             write!(f, " {polls:>12} {hand_offs:>10} {parks:>10} {wake_ups:>10} {steals:>10}")?;
         }
         Ok(())

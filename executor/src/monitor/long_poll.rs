@@ -83,7 +83,8 @@ impl LongPoll {
         self.spawned_at
     }
 
-    /// The number of the worker that it kept.
+    /// The number of the worker that it kept. From [`Handle::workers`](crate::Handle::workers) on it is a
+    /// [spare one](crate::Builder::max_spare_workers).
     ///
     /// # Examples
     ///

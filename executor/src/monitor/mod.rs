@@ -11,6 +11,7 @@
 //!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
 //!   so does an abort.
 //!   One that does not return when it is asked is reported, once a cause (`polls.rs`, `long_poll.rs`, `stack.rs`).
+//!   It also gets a spare worker beside it (`spares.rs`): then the runtime goes on, however many of its polls do not return.
 //! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
 //! - Somebody is sent for the core of a blocking call that is long (`blocking/hand_off.md`): after 20 µs if the place that it
 //!   comes from is new, otherwise if it is the same at two looks.
@@ -39,6 +40,7 @@
 mod long_poll;
 mod polls;
 mod rescue;
+mod spares;
 #[cfg(all(feature = "stack-samples", target_os = "linux"))]
 mod stack;
 
@@ -51,6 +53,7 @@ use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
 use polls::Polls;
 use rescue::Suspicion;
+use spares::Spares;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -87,6 +90,8 @@ pub(crate) struct Monitor {
     // How many lost wake-ups the monitor has made good. Written by the monitor. Not part of any protocol, and so not
     // modelled.
     rescues: AtomicU64,
+    // How often a spare worker was sent. As above.
+    spares: AtomicU64,
     // Calls the monitor back from the reactor.
     call_back: Box<dyn Fn() + Send + Sync>,
 }
@@ -99,6 +104,7 @@ impl Monitor {
             off_duty: AtomicBool::new(false),
             watch_calls: AtomicBool::new(false),
             rescues: AtomicU64::new(0),
+            spares: AtomicU64::new(0),
             call_back: Box::new(call_back),
         }
     }
@@ -172,6 +178,16 @@ impl Monitor {
         self.rescues.load(Relaxed)
     }
 
+    /// Counts a spare worker that is sent.
+    fn count_spare(&self) {
+        self.spares.fetch_add(1, Relaxed);
+    }
+
+    /// How often a spare worker was sent.
+    pub(crate) fn spares_sent(&self) -> u64 {
+        self.spares.load(Relaxed)
+    }
+
     /// Makes the calling thread the monitor.
     pub(crate) fn bind(&self) {
         self.parker.bind();
@@ -216,7 +232,8 @@ fn serve_the_last(shared: &Arc<Shared>) {
 
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
-    let (mut polls, mut suspicion) = (Polls::new(shared.workers()), Suspicion::default());
+    let (mut polls, mut suspicion) = (Polls::new(shared.posts.len()), Suspicion::default());
+    let mut spares = Spares::new(shared);
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     let mut last_turn = 0;
     while shared.gate.phase() == Phase::Open {
@@ -234,11 +251,14 @@ fn watch(shared: &Arc<Shared>) {
             quiet_since = None;
             let slots = polls.look(shared, now);
             alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
+            spares.look(shared, polls.held());
+        } else if spares.any_out() {
+            spares.look(shared, 0);
         } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
             polls.all_over(shared, now);
             shared.scheduler.set_stuck(false);
-            for worker in 0..shared.workers() {
-                shared.scheduler.has_returned(worker);
+            for core in 0..shared.posts.len() {
+                shared.scheduler.has_returned(core);
             }
         } else if work_waits {
             monitor.parker.park_until(now + rescue::LOOK_AGAIN_AFTER);
@@ -318,7 +338,7 @@ fn grow_crews(shared: &Arc<Shared>) -> bool {
 }
 
 fn all_idle(shared: &Shared) -> bool {
-    shared.scheduler.idle.counts().idle() == shared.workers()
+    shared.scheduler.idle.counts().idle() == shared.scheduler.idle.workers()
 }
 
 /// What a look at the reactor has brought.

@@ -15,7 +15,10 @@ const ENOUGH_TO_HEAR: Duration = Duration::from_millis(5);
 
 /// What the monitor has seen of each worker.
 pub(super) struct Polls {
+    // By core, spare ones included.
     seen: Vec<Seen>,
+    // How many polls hold their core, having been asked to return: at the last look.
+    held: usize,
     reports: Reports,
 }
 
@@ -31,8 +34,10 @@ struct Seen {
     // It was asked to return, and how long its thread had had a CPU by then, if anybody wants to know and the OS tells.
     asked: bool,
     had_cpu: Option<Duration>,
-    // It was asked to return, and did not.
+    // It was asked to return, and did not, though it had a CPU, as far as that was looked at.
     deaf: bool,
+    // It was ever asked to return and did not: it has a spare worker beside it up to its end.
+    held: bool,
     // How long its thread had waited for a CPU when it was seen the second time.
     starved: Option<Duration>,
     // What there will be to report of it.
@@ -49,6 +54,7 @@ impl Seen {
             asked: false,
             had_cpu: None,
             deaf: false,
+            held: false,
             starved: None,
             report: None,
         }
@@ -56,17 +62,23 @@ impl Seen {
 }
 
 impl Polls {
-    pub(super) fn new(workers: usize) -> Self {
+    pub(super) fn new(cores: usize) -> Self {
         let now = Instant::now();
-        Self { seen: (0..workers).map(|_| Seen::new(0, None, now)).collect(), reports: Reports::default() }
+        Self { seen: (0..cores).map(|_| Seen::new(0, None, now)).collect(), held: 0, reports: Reports::default() }
+    }
+
+    /// How many polls were asked to return, and hold their core all the same.
+    pub(super) fn held(&self) -> usize {
+        self.held
     }
 
     /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that
     /// have had their time to return. Whether any slot is full.
     pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) -> bool {
         let (mut stuck, mut slot_stuck, mut any_full) = (false, false, false);
-        for index in 0..self.seen.len() {
-            let (core, post) = (&shared.scheduler.cores()[index], &shared.posts[index]);
+        self.held = 0;
+        for (index, core) in shared.scheduler.cores().iter().enumerate() {
+            let post = &shared.posts[index];
             let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), post.is_running());
             let loan = post.lease.on_loan();
             // Between two polls it does not count: it runs next.
@@ -85,7 +97,10 @@ impl Polls {
             }
             match loan {
                 Some(loan) => shared.offer(index, loan),
-                None => self.same_poll(shared, index, running, now),
+                None => {
+                    self.same_poll(shared, index, running, now);
+                    self.held += usize::from(running && self.seen[index].held);
+                }
             }
         }
         shared.scheduler.set_stuck(stuck);
@@ -106,7 +121,7 @@ impl Polls {
     /// The monitor looks no more: what is known by now is reported.
     pub(super) fn look_no_more(&mut self, shared: &Arc<Shared>, now: Instant) {
         for index in 0..self.seen.len() {
-            let (core, post, seen) = (&shared.scheduler.cores()[index], &shared.posts[index], &mut self.seen[index]);
+            let (core, post, seen) = (shared.scheduler.core(index), &shared.posts[index], &mut self.seen[index]);
             let goes_on = core.polling() == seen.poll && post.is_running() && !post.is_dropping();
             match &mut seen.report {
                 Some(report) if goes_on && !report.is_out() => {
@@ -128,6 +143,7 @@ impl Polls {
             // point of the runtime look closer, so it is not kept up.
             shared.scheduler.has_returned(index);
             seen.deaf |= seen.asked;
+            seen.held |= seen.asked;
             (seen.asked, seen.unasked_since) = (false, now);
         } else if now - seen.unasked_since >= SLICE {
             seen.had_cpu = if wanted { shared.posts[index].had_cpu() } else { None };

@@ -125,7 +125,7 @@ impl Suspicion {
 }
 
 fn look(shared: &Shared) -> Sight {
-    let (scheduler, workers) = (&shared.scheduler, shared.workers());
+    let (scheduler, workers) = (&shared.scheduler, shared.scheduler.idle.workers());
     let in_polls = || shared.posts.iter().filter(|post| post.is_running()).count();
     let polls = || shared.posts.iter().map(|post| post.polls().0).sum::<u64>();
     let before = (polls(), in_polls(), scheduler.idle.counts());

@@ -42,6 +42,7 @@ pub struct Builder {
     thread_name: String,
     stack_size: Option<usize>,
     settings: Settings,
+    max_spare_workers: Option<usize>,
     max_blocking_threads: usize,
     blocking_keep_alive: Duration,
     detect_deadlock: bool,
@@ -64,6 +65,7 @@ impl Builder {
             thread_name: "giveway".into(),
             stack_size: None,
             settings: Settings::default(),
+            max_spare_workers: None,
             max_blocking_threads: 512,
             blocking_keep_alive: Duration::from_millis(500),
             detect_deadlock: false,
@@ -88,6 +90,44 @@ impl Builder {
     #[doc(alias = "worker_threads")]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
+        self
+    }
+
+    /// How many spare workers may stand beside polls that do not return. By default as many as there are workers; with
+    /// zero there are none.
+    ///
+    /// A poll that has gone on for 10 ms is asked to return. One that does not, because it has no yield point and awaits
+    /// nothing that spends the [budget](crate::budget), holds its worker, and gets a spare one beside it: so tasks, timers
+    /// and sockets go on, even while every worker is in a poll that never returns. Then there are more threads than
+    /// workers, and the OS divides the CPUs between them. The spare worker retires when the poll has returned. Its thread
+    /// is one of those that also run blocking jobs.
+    ///
+    /// Such polls are still worth mending, and are [reported](Self::on_long_poll) as before.
+    ///
+    /// # Not guaranteed
+    ///
+    /// That a spare worker comes: the OS may refuse a thread. Nor that tasks
+    /// [pinned](crate::spawn_pinned) to a worker that is held go on: they have no other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// use std::time::Duration;
+    ///
+    /// static DONE: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let runtime = giveway::Builder::new().workers(1).max_spare_workers(1).build()?;
+    /// // The only worker there is, and it does not come back:
+    /// let stubborn = runtime.spawn(async { while !DONE.load(Relaxed) {} });
+    /// let patient = runtime.spawn(async { giveway::time::sleep(Duration::from_millis(1)).await });
+    /// runtime.block_on(patient).unwrap();
+    /// DONE.store(true, Relaxed);
+    /// runtime.block_on(stubborn).unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_spare_workers(mut self, workers: usize) -> Self {
+        self.max_spare_workers = Some(workers);
         self
     }
 
@@ -307,7 +347,7 @@ impl Builder {
     ///
     /// A task that computes or blocks for long in one poll, or loops over a channel of another crate that always has something
     /// ([`budget::cooperative`](crate::budget::cooperative)), holds up what is queued behind it: until another worker takes that,
-    /// if one is free, and until its end what is pinned to its worker. The report comes when the
+    /// a [spare one](Self::max_spare_workers) at the latest, and until its end what is pinned to its worker. The report comes when the
     /// poll has returned, with its length; or after a second, if it has not. Time that the thread had to wait for a CPU
     /// does not count, as far as the OS tells.
     ///
@@ -395,7 +435,9 @@ impl Builder {
             return Err(invalid("`max_blocking_threads` is 0; blocking jobs need a thread to run on".into()));
         }
         self.elastic.check().map_err(|error| invalid(error.to_string()))?;
-        let mut shared = Shared::new(workers, self.settings, self.hooks.clone(), self.articles(workers))?;
+        let spares = self.max_spare_workers.unwrap_or(workers).min(MAX_WORKERS);
+        let settings = Settings { spares, ..self.settings };
+        let mut shared = Shared::new(workers, settings, self.hooks.clone(), self.articles(workers))?;
         shared.deadlocks = self.detect_deadlock.then(Watch::default);
         shared.elastic = Elastic::new(self.elastic);
         let shared = Arc::new(shared);
@@ -446,7 +488,7 @@ impl Builder {
 /// Ends the threads that were started, after the OS refused one more.
 fn give_up(shared: &Arc<Shared>, started: Vec<thread::JoinHandle<()>>, error: io::Error) -> io::Error {
     let (started_now, wanted) = (started.len(), shared.workers() + 1);
-    shared.gate.never_started(shared.workers().saturating_sub(started_now));
+    shared.gate.never_started(started_now.min(shared.workers())..shared.workers());
     super::shutdown::and_join(shared, started);
     super::shutdown::without_workers(shared);
     io::Error::new(error.kind(), format!("thread {} of {wanted} could not be started: {error}", started_now + 1))
@@ -500,6 +542,7 @@ impl fmt::Debug for Builder {
             .field("thread_name", &self.thread_name)
             .field("stack_size", &self.stack_size)
             .field("settings", &self.settings)
+            .field("max_spare_workers", &self.max_spare_workers)
             .field("max_blocking_threads", &self.max_blocking_threads)
             .field("blocking_keep_alive", &self.blocking_keep_alive)
             .field("detect_deadlock", &self.detect_deadlock)

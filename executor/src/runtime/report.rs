@@ -159,7 +159,7 @@ impl StuckTask {
         let (place, length) = if post.is_dropping() {
             (Place::Destructor(worker), since_closed)
         } else {
-            let seen = post.seen_since(shared.scheduler.cores()[worker].polling());
+            let seen = post.seen_since(shared.scheduler.core(worker).polling());
             let since_seen = seen.map(|seen| Duration::from_nanos(shared.now().saturating_sub(seen)));
             (Place::Worker(worker), since_seen.unwrap_or(since_closed).max(since_closed))
         };

@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 /// write a line that all cores share. Why it is alive when a waker reaches for it is argued at `worker::schedule`.
 pub(crate) struct Shared {
     pub(crate) scheduler: Scheduler<Runnable>,
+    workers: usize,
+    /// Of the workers first, then of the spare cores.
     pub(crate) posts: Box<[CachePadded<Post>]>,
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
@@ -44,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) fatal: Option<Fatal>,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
-    /// Which runtime of the process this is. Wraps after half a million.
+    /// Which runtime of the process this is. Wraps after a quarter of a million.
     pub(crate) number: u64,
 }
 
@@ -255,15 +257,17 @@ impl Post {
 impl Shared {
     pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks, articles: Articles) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let spares = settings.spares;
         let (scheduler, locals) = Scheduler::new(workers, settings);
         let reactor = Reactor::new(workers)?;
-        let meter = Meter::new(workers, reactor.now());
+        let meter = Meter::new(workers, spares, reactor.now());
         let background = Articles { class: Class::Background, most: workers, prompt: workers, ..articles.clone() };
         Ok(Self {
             scheduler,
-            posts: (0..workers).map(|_| CachePadded::new(Post::new())).collect(),
+            workers,
+            posts: (0..workers + spares).map(|_| CachePadded::new(Post::new())).collect(),
             registry: Registry::new(workers),
-            gate: Gate::new(workers),
+            gate: Gate::new(workers, spares),
             monitor: Monitor::new({
                 let reactor = reactor.clone();
                 move || reactor.notify()
@@ -280,7 +284,7 @@ impl Shared {
             hooks,
             birth: Birth::here(),
             // Ordering: relaxed; all that matters is that it is nobody else's.
-            number: NUMBER.fetch_add(1, Relaxed) % (1 << 19),
+            number: NUMBER.fetch_add(1, Relaxed) % (1 << 18),
         })
     }
 
@@ -322,16 +326,22 @@ impl Shared {
         let post = &self.posts[core];
         // Before the core is taken: from then on the thread that has lent it is on its own. See `blocking/hand_off.md`.
         self.gate.join();
-        let work =
-            |(id, spawned_at)| Work { id, name: None, spawned_at, worker: Some(core), since: Some(Instant::now()) };
-        self.crew.note_away(core, loan, post.running().map(work));
+        // Nothing runs on a spare core that the monitor lends.
+        let running = post.running();
+        if let Some((id, spawned_at)) = running {
+            let work = Work { id, name: None, spawned_at, worker: Some(core), since: Some(Instant::now()) };
+            self.crew.note_away(core, loan, work);
+        }
         let taken = post.lease.take(loan);
         if taken {
             post.end();
             self.meter.paced.ends(core, 0);
             self.scheduler.has_returned(core);
+            self.gate.core_held(core);
         } else {
-            self.crew.not_away(core, loan);
+            if running.is_some() {
+                self.crew.not_away(core, loan);
+            }
             self.leave(drop_own);
         }
         taken
@@ -354,8 +364,14 @@ impl Shared {
             && cores.any(|(core, post)| !core.slot.is_empty_relaxed() && post.is_running())
     }
 
+    /// How many workers the user asked for: the cores that are always in use.
     pub(crate) fn workers(&self) -> usize {
-        self.posts.len()
+        self.workers
+    }
+
+    /// Whether a core is a spare one.
+    pub(crate) fn is_spare(&self, core: usize) -> bool {
+        core >= self.workers
     }
 
     /// Panics in the child of a fork, where nobody would run what is spawned.

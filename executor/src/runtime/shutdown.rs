@@ -26,17 +26,18 @@ pub(crate) struct Gate {
     // Cores whose holders may still poll or drop a task, and threads that are in a poll and have lost theirs. Whoever takes
     // it to zero waits for the stragglers.
     inside: AtomicUsize,
-    // Per core: its holder has nothing left to do. For those who wait with a deadline.
+    // Per core, spare ones included: its holder has nothing left to do, or it has none. For those who wait with a deadline.
     ended: Mutex<Vec<bool>>,
     one_more_ended: Condvar,
 }
 
 impl Gate {
-    pub(crate) fn new(workers: usize) -> Self {
+    pub(crate) fn new(workers: usize, spares: usize) -> Self {
+        let ended = (0..workers + spares).map(|core| core >= workers);
         Self {
             phase: AtomicU8::new(Phase::Open as u8),
             inside: AtomicUsize::new(workers),
-            ended: Mutex::new(vec![false; workers]),
+            ended: Mutex::new(ended.collect()),
             one_more_ended: Condvar::new(),
         }
     }
@@ -70,13 +71,11 @@ impl Gate {
         self.inside.fetch_sub(1, AcqRel) == 1
     }
 
-    /// Takes workers off the count whose threads the OS refused.
-    pub(crate) fn never_started(&self, workers: usize) {
+    /// Takes the workers from this one on off the count: the OS refused their threads.
+    pub(crate) fn never_started(&self, workers: std::ops::Range<usize>) {
         // Ordering: relaxed; the caller has yet to close the gate, which publishes it.
-        self.inside.fetch_sub(workers, Relaxed);
-        let mut ended = self.lock_ended();
-        let all = ended.len();
-        ended[all - workers..].fill(true);
+        self.inside.fetch_sub(workers.len(), Relaxed);
+        self.lock_ended()[workers].fill(true);
     }
 
     /// From closing to terminated: the registry is empty, and so is every queue, but for spawns that saw the gate open
@@ -100,9 +99,14 @@ impl Gate {
     }
 
     /// The holder of this core has nothing left to do.
-    pub(crate) fn core_ended(&self, worker: usize) {
-        self.lock_ended()[worker] = true;
+    pub(crate) fn core_ended(&self, core: usize) {
+        self.lock_ended()[core] = true;
         self.one_more_ended.notify_all();
+    }
+
+    /// A thread has come to hold this core, which may be a spare one.
+    pub(crate) fn core_held(&self, core: usize) {
+        self.lock_ended()[core] = false;
     }
 
     /// Waits until every worker's thread has ended, or the deadline. The workers that have not.
@@ -248,7 +252,7 @@ pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Dura
     // If one worker came to its end, it has dropped whatever could be reached. If all are held up, nobody has.
     let held_up = |&worker: &usize| shared.posts[worker].running().is_some();
     // Not from inside one of them: there the caller is the one that holds up, with whatever locks its task has taken.
-    if !inside && stuck.len() == shared.workers() && stuck.iter().all(held_up) {
+    if !inside && stuck.len() >= shared.workers() && stuck.iter().all(held_up) {
         drop_unattended(shared);
         stuck = shared.gate.wait_ended(Some(Instant::now()));
     }

@@ -15,18 +15,20 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 /// Not every tick: however many are overdue, the foreground gets seven turns out of eight.
 const OVERDUE_TICK: u32 = 8;
 
-/// What a user may set. In nanoseconds.
+/// What a user may set. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
     /// How often a core looks at all the others, at most.
     pub(crate) wide_look_interval: u64,
     /// How long a task may wait in the yield queue while other work goes first.
     pub(crate) yield_patience: Option<u64>,
+    /// How many spare cores there are.
+    pub(crate) spares: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { wide_look_interval: 100_000, yield_patience: None }
+        Self { wide_look_interval: 100_000, yield_patience: None, spares: 0 }
     }
 }
 
@@ -122,7 +124,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// Has the yield points of a core look closer, whoever is idle. Unlike [`Self::ask_to_return`] it asks nothing of a poll
     /// that has none. The poll may be over meanwhile: then it holds for the next one.
     pub(crate) fn ask_to_yield(&self, core: usize) {
-        self.distract_until_return(core, self.cores()[core].polling());
+        self.distract_until_return(core, self.core(core).polling());
     }
 
     /// Has every yield point ask until the core's holder says that a poll [has returned](Self::has_returned). False if that was
@@ -131,7 +133,7 @@ impl<T: PointerSized> Scheduler<T> {
         // First, because the holder may answer at once, and takes it back then: for a moment a worker would seem idle that is
         // not, and a moment may be long for a thread that loses its CPU.
         self.idle.distract();
-        let first = self.cores()[core].ask_to_return(tick);
+        let first = self.core(core).ask_to_return(tick);
         if !first {
             self.idle.attract();
         }
@@ -143,7 +145,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// too late.
     #[inline]
     pub(crate) fn has_returned(&self, core: usize) -> bool {
-        let asked = self.cores()[core].take_return_asked();
+        let asked = self.core(core).take_return_asked();
         if asked {
             self.idle.attract();
         }
@@ -218,6 +220,16 @@ impl<T: PointerSized> Scheduler<T> {
         // it was about is what runs now.
         if (self.polite.disarm(core.index()) || unanswered) && self.foreground_queued() {
             self.polite.interrupt_some();
+        }
+    }
+
+    /// The core runs nothing that could give way, nor will: a request to it goes to another.
+    pub(super) fn cease_to_be_polite(&self, core: &Local<T>) {
+        let unanswered = core.manners().take_unanswered();
+        if core.manners().is_armed() {
+            self.end_polite(core, unanswered);
+        } else {
+            self.polite.clear(core.index());
         }
     }
 

@@ -66,20 +66,34 @@ pub(crate) struct IdleSet {
     sleepers: Mutex<Vec<usize>>,
     // Whether each worker is in the list. Written under its lock.
     asleep: Box<[AtomicBool]>,
-    workers: usize,
+    // How many workers there are, those on spare cores included. Written by the monitor. Half of those that are awake may
+    // search: a bound that nothing else depends on, so it is not modelled.
+    workers: std::sync::atomic::AtomicUsize,
 }
 
 impl IdleSet {
-    /// Everybody starts out busy.
-    pub(crate) fn new(workers: usize) -> Self {
+    /// Everybody starts out busy. There is room for workers on `spares` spare cores.
+    pub(crate) fn new(workers: usize, spares: usize) -> Self {
         Self {
             counts: CachePadded::new(AtomicUsize::new(0)),
             idle: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
             hint: CachePadded::new(std::sync::atomic::AtomicIsize::new(0)),
-            sleepers: Mutex::new(Vec::with_capacity(workers)),
-            asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
-            workers,
+            sleepers: Mutex::new(Vec::with_capacity(workers + spares)),
+            asleep: (0..workers + spares).map(|_| AtomicBool::new(false)).collect(),
+            workers: std::sync::atomic::AtomicUsize::new(workers),
         }
+    }
+
+    /// How many workers there are now, those on spare cores included.
+    #[inline]
+    pub(crate) fn workers(&self) -> usize {
+        // Ordering: relaxed, here and below: a bound, and a figure for the monitor, which writes it.
+        self.workers.load(Relaxed)
+    }
+
+    /// From now on there are `workers` workers. The monitor's to call.
+    pub(super) fn set_workers(&self, workers: usize) {
+        self.workers.store(workers, Relaxed);
     }
 
     #[inline]
@@ -175,7 +189,7 @@ impl IdleSet {
     pub(crate) fn try_start_search(&self) -> bool {
         let mut counts = self.counts();
         loop {
-            if 2 * counts.searching() >= self.workers - counts.idle() {
+            if 2 * counts.searching() >= self.workers().saturating_sub(counts.idle()) {
                 return false;
             }
             // Ordering: AcqRel, to stand in one chain with the count-outs; nothing is published by starting.
@@ -297,7 +311,7 @@ mod tests {
 
     #[test]
     fn at_most_half_of_those_awake_search() {
-        let idle = IdleSet::new(4);
+        let idle = IdleSet::new(4, 0);
         assert!(idle.try_start_search());
         assert!(idle.try_start_search());
         assert!(!idle.try_start_search(), "two of four search");
@@ -308,14 +322,14 @@ mod tests {
 
     #[test]
     fn one_worker_may_always_search() {
-        let idle = IdleSet::new(1);
+        let idle = IdleSet::new(1, 0);
         assert!(idle.try_start_search());
         assert!(idle.stop_search());
     }
 
     #[test]
     fn two_pushes_at_once_wake_one_worker() {
-        let idle = IdleSet::new(3);
+        let idle = IdleSet::new(3, 0);
         let _ = idle.count_out(0, false);
         let _ = idle.count_out(1, false);
         // Both saw that nobody searches before either took the lock.
@@ -327,7 +341,7 @@ mod tests {
     /// ever woken again.
     #[test]
     fn counts_agree_with_the_list_however_workers_come_and_go() {
-        let idle = IdleSet::new(3);
+        let idle = IdleSet::new(3, 0);
         let mut rng = fastrand::Rng::with_seed(7);
         let (mut asleep, mut distractions) = ([false; 3], 0);
         for _ in 0..10_000 {

@@ -23,6 +23,7 @@ mod pinned_models;
 mod polite;
 mod ring;
 mod slot;
+mod spares;
 #[cfg(all(test, not(giveway_loom)))]
 mod spec_tests;
 #[cfg(all(test, not(giveway_loom)))]
@@ -42,7 +43,7 @@ pub(crate) use polite::PoliteSet;
 pub(crate) use slot::{PointerSized, Slot};
 pub(crate) use yield_queue::{Entry, YieldQueue, Yielded};
 
-use crate::sync::AtomicBool;
+use crate::sync::{AtomicBool, AtomicUsize};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::Ordering::Relaxed;
 use turns::InjectorTurn;
@@ -91,7 +92,11 @@ pub(crate) enum Source {
 
 /// The queues and the idle set of one runtime.
 pub(crate) struct Scheduler<T: PointerSized> {
+    // Those of the workers first, then the spare ones.
     cores: Box<[CachePadded<Remote<T>>]>,
+    // How many of `cores` may have a holder, counted from the first. Written by the monitor alone, before it lends a spare
+    // core and after it has it back; read by every look at all cores.
+    in_use: AtomicUsize,
     pub(crate) injector: Injector<T>,
     pub(crate) yielded: YieldQueue<T>,
     pub(crate) idle: IdleSet,
@@ -104,16 +109,18 @@ pub(crate) struct Scheduler<T: PointerSized> {
 }
 
 impl<T: PointerSized> Scheduler<T> {
-    /// A scheduler for `cores` cores, and the private half of each.
-    pub(crate) fn new(cores: usize, settings: Settings) -> (Self, Vec<Local<T>>) {
+    /// A scheduler for `workers` cores, and the private half of each; then those of the spare cores, which are not in use.
+    pub(crate) fn new(workers: usize, settings: Settings) -> (Self, Vec<Local<T>>) {
+        let spares = settings.spares;
         let local = |index| Local::new(index, Manners::new(settings.wide_look_interval));
-        let locals: Vec<_> = (0..cores).map(local).collect();
+        let locals: Vec<_> = (0..workers + spares).map(local).collect();
         let scheduler = Self {
             cores: locals.iter().map(|local| CachePadded::new(Remote::new(local))).collect(),
+            in_use: AtomicUsize::new(workers),
             injector: Injector::new(),
             yielded: YieldQueue::new(),
-            idle: IdleSet::new(cores),
-            polite: PoliteSet::new(cores),
+            idle: IdleSet::new(workers, spares),
+            polite: PoliteSet::new(workers + spares),
             closing: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             settings,
@@ -121,13 +128,25 @@ impl<T: PointerSized> Scheduler<T> {
         (scheduler, locals)
     }
 
+    /// The cores that may have a holder, and so may have tasks queued.
+    ///
+    /// A look that must not miss a push has a fence before this, and so sees the core that was pushed to: its holder has it
+    /// from the monitor, which wrote `in_use` before, by a release and an acquire.
+    #[inline]
     pub(crate) fn cores(&self) -> &[CachePadded<Remote<T>>] {
-        &self.cores
+        // Ordering: relaxed; see above.
+        &self.cores[..self.in_use.load(Relaxed)]
+    }
+
+    /// This core, in use or not.
+    #[inline]
+    pub(crate) fn core(&self, index: usize) -> &Remote<T> {
+        &self.cores[index]
     }
 
     #[inline]
     pub(crate) fn remote(&self, core: &Local<T>) -> &Remote<T> {
-        &self.cores[core.index()]
+        self.core(core.index())
     }
 
     /// A task woken or spawned by the task that runs on `core`: it goes into the slot, and what was there to the back of the
@@ -237,7 +256,7 @@ impl<T: PointerSized> Scheduler<T> {
             return None;
         }
         let room = DEQUE_CAPACITY.saturating_sub(core.deque().len()) + 1;
-        let task = self.injector.take_share(self.cores.len(), MAX_BATCH.min(room), core.deque())?;
+        let task = self.injector.take_share(self.cores().len(), MAX_BATCH.min(room), core.deque())?;
         core.set_poor_visit(core.deque().len() + 1 < POOR_VISIT);
         if !core.deque().is_empty() {
             self.remote(core).set_may_have_task(true);
@@ -315,9 +334,10 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Every other core, from a random one on.
     fn others(&self, core: &Local<T>) -> impl Iterator<Item = &Remote<T>> {
-        let (n, own) = (self.cores.len(), core.index());
+        let (cores, own) = (self.cores(), core.index());
+        let n = cores.len();
         let start = core.random_below(n);
-        (0..n).map(move |i| (start + i) % n).filter(move |&i| i != own).map(|i| &*self.cores[i])
+        (0..n).map(move |i| (start + i) % n).filter(move |&i| i != own).map(move |i| &*cores[i])
     }
 
     fn steal_from(&self, victim: &Remote<T>, core: &Local<T>) -> Option<T> {
@@ -333,7 +353,8 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Any one task from anywhere, for a thread without a core that drops what is left.
     pub(crate) fn take_any(&self) -> Option<T> {
-        self.take_global().or_else(|| self.cores.iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
+        self.take_global()
+            .or_else(|| self.cores().iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
     }
 
     /// Any one task from the queues that belong to no core, to be dropped.
@@ -360,7 +381,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// Whether any queue holds something that a thread has announced, or is about to. A slot is not announced by the task
     /// that fills it, also if its worker is stuck.
     pub(crate) fn anything_announced(&self) -> bool {
-        !self.injector.is_empty() || !self.yielded.is_empty() || self.cores.iter().any(|core| core.has_task())
+        !self.injector.is_empty() || !self.yielded.is_empty() || self.cores().iter().any(|core| core.has_task())
     }
 
     /// Whether a polite task is to give way: something waits in any queue but the yield queue, or behind a stuck worker,
@@ -370,6 +391,6 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     fn foreground_queued(&self) -> bool {
-        !self.injector.is_empty() || self.cores.iter().any(|core| core.has_task() || core.has_stuck_task())
+        !self.injector.is_empty() || self.cores().iter().any(|core| core.has_task() || core.has_stuck_task())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 impl<T: PointerSized> Scheduler<T> {
     /// Queues a pinned task from anywhere. Returns the worker to unpark, if it is the one to run it, and asleep.
     pub(crate) fn push_pinned(&self, worker: usize, task: T) -> Option<usize> {
-        self.cores()[worker].inbox.push(task);
+        self.core(worker).inbox.push(task);
         // Ordering: SeqCst fence, partner of the one in `PoliteSet::arm`: a worker that begins something polite looks at its
         // inbox after its own. And of the one in `IdleSet::count_out`: a worker that goes to sleep does so too.
         fence(SeqCst);
@@ -71,7 +71,7 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Takes from a worker's inbox, to be dropped. Its home thread's to call, with or without the core.
     pub(crate) fn take_from_inbox(&self, worker: usize) -> Option<T> {
-        self.cores()[worker].inbox.take_if(|_| true)
+        self.core(worker).inbox.take_if(|_| true)
     }
 
     /// The next of the inbox.

@@ -43,6 +43,8 @@ enum State {
     CountedOut(CountedOut),
     /// Asleep until there is a token.
     Parked,
+    /// On a spare core that is not in use.
+    Retired,
 }
 
 /// A push that is still to be announced.
@@ -57,6 +59,8 @@ struct Worker {
     state: State,
     searching: bool,
     token: bool,
+    /// Its core is a spare one, and is wanted back.
+    recalled: bool,
 }
 
 /// Where a task is, as the test keeps the books.
@@ -117,8 +121,11 @@ struct Stepper {
     // Threads without a core that have pushed and not announced yet.
     outside_owes: Vec<Push>,
     weather: Weather,
+    // How many of `workers` are on cores that are no spare ones.
+    cores: usize,
     resumed: usize,
     interrupted: usize,
+    retired: usize,
 }
 
 /// How busy it is for a while: races need storms as well as lulls in which the workers get to sleep.
@@ -159,22 +166,67 @@ impl Stepper {
         let settings = Settings {
             wide_look_interval: if rng.bool() { u64::MAX } else { 10_000 },
             yield_patience: (rng.u8(..4) == 0).then_some(1_000),
+            spares: if rng.bool() { 0 } else { rng.usize(..=cores) },
         };
         let (scheduler, locals) = Scheduler::new(cores, settings);
-        let awake = |core| Worker { core, state: State::Choose, searching: false, token: false };
+        let worker = |core: Local<_>| {
+            let state = if core.index() < cores { State::Choose } else { State::Retired };
+            Worker { core, state, searching: false, token: false, recalled: false }
+        };
         Self {
             scheduler,
-            workers: locals.into_iter().map(awake).collect(),
+            workers: locals.into_iter().map(worker).collect(),
             rng,
             books: Books::default(),
-            slots: vec![0; cores],
+            slots: vec![0; cores + settings.spares],
             spawned: 0,
             now: 0,
             outside_owes: Vec::new(),
             weather: Weather::CALM,
+            cores,
             resumed: 0,
             interrupted: 0,
+            retired: 0,
         }
+    }
+
+    /// The monitor sends a spare worker, or wants its core back: both at random, for neither depends on when.
+    fn step_spare(&mut self) {
+        let index = self.rng.usize(self.cores..self.workers.len());
+        if let State::Retired = self.workers[index].state {
+            self.workers[index].state = State::Choose;
+            self.count_in_use();
+        } else if !self.workers[index].recalled {
+            self.workers[index].recalled = true;
+            if self.scheduler.idle.remove(index) {
+                self.unpark(Some(index));
+            }
+        }
+    }
+
+    fn count_in_use(&self) {
+        let used = |worker: &Worker| !matches!(worker.state, State::Retired);
+        let last = self.workers.iter().rposition(used).map_or(0, |last| last + 1);
+        let workers = self.workers.iter().filter(|worker| used(worker)).count();
+        self.scheduler.set_in_use(last.max(self.cores), workers);
+    }
+
+    /// A spare core goes back to the monitor, with nothing left in it.
+    fn retire(&mut self, index: usize) {
+        let in_slot = self.slots[index];
+        if self.books.places.get(&in_slot) == Some(&Place::Slot(index)) {
+            self.books.insert(in_slot, Place::Queued { waiting: true });
+        }
+        let woken = self.scheduler.empty(&self.workers[index].core);
+        self.unpark(woken);
+        let core = self.scheduler.core(index);
+        assert!(core.slot.is_empty_relaxed() && core.deque_len() == 0, "something is left behind");
+        let polite = &self.scheduler.polite;
+        assert!(!polite.is_armed(index) && !polite.is_interrupted(index), "a core that nobody holds may be asked");
+        self.workers[index].recalled = false;
+        self.workers[index].state = State::Retired;
+        self.count_in_use();
+        self.retired += 1;
     }
 
     fn new_task(&mut self, place: Place) -> Box<Task> {
@@ -220,8 +272,10 @@ impl Stepper {
                 self.scheduler.injector.push(task);
                 self.outside_owes.push(Push::Foreground);
             }
+        } else if self.workers.len() > self.cores && self.rng.u8(..20) == 0 {
+            self.step_spare();
         } else if self.rng.u8(..20) == 0 {
-            let core = &self.scheduler.cores()[self.rng.usize(..self.workers.len())];
+            let core = self.scheduler.core(self.rng.usize(..self.workers.len()));
             if !core.slot.is_empty_relaxed() {
                 core.mark_stuck(core.polling());
                 self.outside_owes.push(Push::Foreground);
@@ -235,6 +289,15 @@ impl Stepper {
         let state = std::mem::replace(&mut self.workers[index].state, State::Choose);
         let core = &self.workers[index].core;
         let next = match state {
+            State::Choose if self.workers[index].recalled => {
+                if !std::mem::replace(&mut self.workers[index].searching, false) {
+                    self.retire(index);
+                    return true;
+                }
+                let woken = self.scheduler.found_work();
+                self.unpark(woken);
+                State::Choose
+            }
             State::Choose => match self.scheduler.take_overdue(core, || self.now).map(|entry| entry.yielded) {
                 Some(Yielded::Task(task)) => self.took(index, task, Source::Overdue),
                 Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
@@ -315,9 +378,9 @@ impl Stepper {
                 let searching = std::mem::replace(&mut worker.searching, false);
                 State::CountedOut(self.scheduler.idle.count_out(index, searching))
             }
-            State::CountedOut(CountedOut::Park) => State::Parked,
-            State::CountedOut(CountedOut::LookAgain) => {
-                if self.scheduler.anything_queued() && self.scheduler.idle.remove(index) {
+            State::CountedOut(counted_out) => {
+                let work = counted_out == CountedOut::LookAgain && self.scheduler.anything_queued();
+                if (work || self.workers[index].recalled) && self.scheduler.idle.remove(index) {
                     self.workers[index].searching = true;
                     State::Choose
                 } else {
@@ -332,6 +395,10 @@ impl Stepper {
                 }
                 worker.searching = true;
                 State::Choose
+            }
+            State::Retired => {
+                self.workers[index].state = State::Retired;
+                return false;
             }
         };
         self.workers[index].state = next;
@@ -449,7 +516,7 @@ impl Stepper {
                 State::Found(..) | State::Announce(..) | State::CountedOut(CountedOut::LookAgain) => true,
                 _ => worker.token,
             };
-            all_poll &= matches!(worker.state, State::Polling(_));
+            all_poll &= matches!(worker.state, State::Polling(_) | State::Retired);
         }
         // I5: while work is queued and a worker is idle, somebody searches or is about to.
         // By the books: the slot of a stuck worker is announced by the monitor, again and again.
@@ -483,8 +550,9 @@ impl Stepper {
     }
 }
 
-/// How often something was resumed from the yield queue, and how often a yield point found that it had been asked.
-fn run(cores: usize, seed: u64, steps: usize) -> (usize, usize) {
+/// How often something was resumed from the yield queue, how often a yield point found that it had been asked, and how often a
+/// spare core went back.
+fn run(cores: usize, seed: u64, steps: usize) -> [usize; 3] {
     struct Seed(usize, u64);
     impl Drop for Seed {
         fn drop(&mut self) {
@@ -499,8 +567,9 @@ fn run(cores: usize, seed: u64, steps: usize) -> (usize, usize) {
         if stepper.rng.u32(..100 * cores as u32) == 0 {
             stepper.weather = Weather::draw(&mut stepper.rng);
         }
-        let who = stepper.rng.usize(..cores + 1);
-        if who < cores {
+        let workers = stepper.workers.len();
+        let who = stepper.rng.usize(..workers + 1);
+        if who < workers {
             stepper.step(who);
         } else {
             stepper.step_outside();
@@ -508,7 +577,7 @@ fn run(cores: usize, seed: u64, steps: usize) -> (usize, usize) {
         stepper.check();
     }
     stepper.run_out();
-    (stepper.resumed, stepper.interrupted)
+    [stepper.resumed, stepper.interrupted, stepper.retired]
 }
 
 /// A million steps in a debug build, twenty million in a release build. The yield queue is drained only when every
@@ -517,15 +586,17 @@ fn run(cores: usize, seed: u64, steps: usize) -> (usize, usize) {
 fn invariants_hold_after_every_step() {
     // Few workers make the narrow races likely, many the wide ones.
     let seeds = if cfg!(debug_assertions) { 1 } else { 20 };
-    let (mut resumed, mut interrupted) = (0, 0);
+    let (mut resumed, mut interrupted, mut retired) = (0, 0, 0);
     for (cores, runs) in [(1, 4), (2, 20), (3, 20), (8, 6), (64, 2)] {
         for seed in 0..runs * seeds {
-            let (r, i) = run(cores, seed, 20_000);
-            resumed += r;
-            interrupted += i;
+            let [resumes, interrupts, retirements] = run(cores, seed, 20_000);
+            resumed += resumes;
+            interrupted += interrupts;
+            retired += retirements;
         }
     }
     // The test is worth something only if these happen.
     assert!(resumed > 1_000, "{resumed} resumed");
     assert!(interrupted > 1_000, "{interrupted} interrupted");
+    assert!(retired > 1_000, "{retired} retired");
 }

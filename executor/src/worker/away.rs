@@ -18,6 +18,7 @@ pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
         return;
     }
     let worker = Worker::new(shared.clone(), core, false);
+    worker.tally().held(shared.now());
     match worker.at_work(|| ()) {
         Stop::Closed => {
             worker.tally().rest(shared.now());
@@ -27,7 +28,9 @@ pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
             worker.poll_ended_away(loan);
             shared.crew.forget_away(core, loan);
         }
-        Stop::GivenBack => {}
+        // A home thread goes on with the core, and counts for it.
+        Stop::GivenBack if !shared.is_spare(core) => {}
+        Stop::GivenBack => shared.leave_after_poll(|| ()),
     }
 }
 
@@ -165,9 +168,28 @@ impl Worker {
         if self.searching.get() {
             self.stop_search();
         }
+        if self.shared.is_spare(self.index) {
+            return self.retire();
+        }
         let given = self.post().recall.give();
         if given {
             self.post().home.unpark();
+        }
+        given
+    }
+
+    /// Gives a spare core back to the monitor, if that still wants it.
+    fn retire(&self) -> bool {
+        let (shared, now) = (&self.shared, self.shared.now());
+        shared.unpark(shared.scheduler.empty(self.core()));
+        // Before it is given: whoever holds it next says the opposite. And not for the monitor to say, which does not come
+        // any more if the runtime closes now.
+        shared.gate.core_ended(self.index);
+        self.tally().rest(now);
+        let given = self.post().recall.give();
+        if !given {
+            shared.gate.core_held(self.index);
+            self.tally().held(now);
         }
         given
     }
