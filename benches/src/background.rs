@@ -1,9 +1,8 @@
-//! Work that wants every core, beside what is measured: tasks that work in chunks, with a yield after each. As the background,
-//! with the peer's politest yield; or as foreground tasks that only `yield_now`.
+//! Work that wants every core, beside what is measured: tasks that work in chunks, and what they do after each.
 
 use crate::crew::Crew;
 use crate::peers::Peer;
-use crate::work::spin;
+use crate::work::{spin, spin_locked};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,8 +17,10 @@ pub struct Load {
     pub chunk: u64,
     /// How many rounds a request costs: 20 µs.
     pub work: u64,
-    /// Whether the peer is told that the background may wait. Otherwise its tasks are like all others, and `yield_now`.
-    pub polite: bool,
+    /// What the tasks do after each chunk.
+    pub jobs: Jobs,
+    /// Whether a quarter of each chunk, and of the work for each request, is under one lock.
+    pub locked: bool,
     /// Wake-ups or requests a second.
     pub rate: u32,
     /// How long.
@@ -31,6 +32,21 @@ impl Load {
     pub fn events(&self) -> u32 {
         (self.time.as_secs_f64() * f64::from(self.rate)) as u32
     }
+}
+
+/// What background tasks do after each chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Jobs {
+    /// They are of the background, as far as the peer knows such a thing, and come to its politest yield point.
+    Polite,
+    /// They are like all other tasks, and `yield_now`.
+    Plain,
+    /// They are of the background, and `yield_now`: a chunk is a poll, and has no yield point in it.
+    Stubborn,
+    /// They are of the background, and go on: their first poll does not return.
+    Endless,
+    /// They are like all other tasks, and go on: their first poll does not return.
+    PlainEndless,
 }
 
 /// The background of a load.
@@ -49,21 +65,32 @@ impl<P: Peer> Background<P> {
             let done = Arc::new(CachePadded::new(AtomicU64::new(0)));
             chunks.push(done.clone());
             let chunk = move || {
-                spin(load.chunk);
+                if load.locked {
+                    spin_locked(load.chunk)
+                } else {
+                    spin(load.chunk)
+                }
                 done.fetch_add(1, Relaxed);
                 stop.load(Relaxed)
             };
-            match load.polite {
-                true => P::spawn_background(async move {
+            match load.jobs {
+                Jobs::Polite => P::spawn_background(async move {
                     while !chunk() {
                         P::polite_yield().await;
                     }
                 }),
-                false => P::spawn(async move {
+                Jobs::Plain => P::spawn(async move {
                     while !chunk() {
                         P::yield_now().await;
                     }
                 }),
+                Jobs::Stubborn => P::spawn_background(async move {
+                    while !chunk() {
+                        P::yield_now().await;
+                    }
+                }),
+                Jobs::Endless => P::spawn_background(async move { while !chunk() {} }),
+                Jobs::PlainEndless => P::spawn(async move { while !chunk() {} }),
             }
         });
         // They settle: those that share a queue find out that they are all polite.

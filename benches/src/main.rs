@@ -10,7 +10,7 @@
 //! alike; only ratios mean anything on another machine. What is not isolated: all peers are alive in one process, the idle
 //! ones asleep.
 
-use giveway_benches::background::Load;
+use giveway_benches::background::{Jobs, Load};
 use giveway_benches::cost::{keep_others_busy, per_call, thread_time, wall_time};
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
 use giveway_benches::report::{self, Goal, Line, Summary};
@@ -191,7 +191,7 @@ fn yield_calls(table: &mut Table<'_>, workers: usize) {
 
 fn load(options: &Options, background: usize, rate: u32) -> Load {
     let chunk = 20 * rounds_per_microsecond(options.workers);
-    Load { background, chunk, work: chunk, polite: true, rate, time: Duration::from_secs(2) }
+    Load { background, chunk, work: chunk, jobs: Jobs::Polite, locked: false, rate, time: Duration::from_secs(2) }
 }
 
 /// Tasks whose polls take 10 ms, and which are no background: how long does a task wait beside them that a thread or a socket
@@ -206,7 +206,7 @@ fn beside_long_polls(table: &mut Table<'_>, options: &Options) {
     let name = |what, part| format!("{what} beside 8 tasks with polls of 10 ms, {part}, ms");
     let load = || {
         let load = load(options, 8, 2_000);
-        Load { chunk: load.chunk * 500, polite: false, ..load }
+        Load { chunk: load.chunk * 500, jobs: Jobs::Plain, ..load }
     };
     let names = |what| [(name(what, "p50"), Goal::None), (name(what, "p99"), Goal::Ratio(1.0))];
     let wakes = names("wake-ups");

@@ -266,6 +266,69 @@ impl Peer for Tokio {
     sockets_by_tokios_names!(tokio, tokio::io);
 }
 
+/// Two tokio runtimes, the second for the background, with threads that the system prefers all others to. `IDLE`: by
+/// `SCHED_IDLE`; otherwise at nice 19.
+#[derive(Debug)]
+pub struct TwoTokios<const IDLE: bool>;
+
+static LOWERED: [OnceLock<tokio::runtime::Runtime>; 2] = [const { OnceLock::new() }; 2];
+
+impl<const IDLE: bool> Peer for TwoTokios<IDLE> {
+    const NAME: &'static str = if IDLE { "two tokios, SCHED_IDLE" } else { "two tokios, nice 19" };
+    type Handle<T: Send + 'static> = Unwrapped<tokio::task::JoinHandle<T>>;
+
+    /// The first of them is [`Tokio`]'s, which is to be started too.
+    fn start(workers: usize) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .on_thread_start(if IDLE { lower_to_idle } else { lower_to_nice_19 })
+            .build()
+            .expect("tokio starts");
+        LOWERED[usize::from(IDLE)].set(runtime).expect("started once");
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        Tokio::block_on(future)
+    }
+
+    fn spawn<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Tokio::spawn(future)
+    }
+
+    fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Unwrapped(LOWERED[usize::from(IDLE)].get().expect("started").spawn(future))
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        tokio::task::yield_now()
+    }
+
+    sockets_by_tokios_names!(tokio, tokio::io);
+}
+
+fn lower_to_nice_19() {
+    // SAFETY: changes a setting of the calling thread, and reads no memory.
+    let failed = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+    assert_eq!(failed, 0, "lowering a priority is always allowed");
+}
+
+fn lower_to_idle() {
+    // SAFETY: an all-zero `sched_param` is a valid value of a plain C struct.
+    let param: libc::sched_param = unsafe { std::mem::zeroed() };
+    // SAFETY: `param` is a readable `sched_param`, and zero is the calling thread.
+    let failed = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &param) };
+    assert_eq!(failed, 0, "lowering a priority is always allowed");
+}
+
 /// The smol stack: async-executor on async-io.
 #[derive(Debug)]
 pub struct Smol;

@@ -9,7 +9,7 @@
 use crate::background::{Background, Load};
 use crate::peers::Peer;
 use crate::wake::ask_for_real_time;
-use crate::work::spin;
+use crate::work::{spin, spin_locked};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
@@ -43,7 +43,8 @@ pub struct Outcome {
 /// If a request is lost.
 pub fn run<P: Peer>(load: Load) -> Outcome {
     let stamps = Stamps::new(load.events());
-    let address = serve::<P>(load.work, stamps.clone());
+    let work = if load.locked { spin_locked } else { spin };
+    let address = serve::<P>(work, load.work, stamps.clone());
     let background = Background::<P>::start(load);
     let beside = background.chunks_during(|| client(address, load, &stamps, true));
     background.end();
@@ -93,12 +94,12 @@ impl Stamps {
     }
 }
 
-/// A server for the connections of one [`client`], which ends with them. It works so many rounds for each request.
+/// A server for the connections of one [`client`], which ends with them. It does `rounds` of `work` for each request.
 ///
 /// # Panics
 ///
 /// If it cannot listen.
-pub fn serve<P: Peer>(work: u64, stamps: Arc<Stamps>) -> SocketAddr {
+pub fn serve<P: Peer>(work: fn(u64), rounds: u64, stamps: Arc<Stamps>) -> SocketAddr {
     P::block_on(async {
         let (listener, address) = P::listen().await.expect("listens on loopback");
         P::spawn_detached(async move {
@@ -114,7 +115,7 @@ pub fn serve<P: Peer>(work: u64, stamps: Arc<Stamps>) -> SocketAddr {
                         for request in buffer[..whole].as_chunks::<SIZE>().0 {
                             let number = u32::from_ne_bytes(*request);
                             stamps.note(number, Point::Read, Instant::now());
-                            spin(work);
+                            work(rounds);
                             stamps.note(number, Point::Worked, Instant::now());
                             P::write_all(&mut stream, request).await.expect("the client reads");
                         }

@@ -1,6 +1,7 @@
 //! Work of a known size, and numbers made of samples.
 
 use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So many rounds of arithmetic that the compiler cannot shorten.
@@ -9,6 +10,14 @@ pub fn spin(rounds: u64) {
     for _ in 0..rounds {
         x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     }
+}
+
+/// As [`spin`], the last quarter of it under a lock that all callers share.
+pub fn spin_locked(rounds: u64) {
+    static LOCK: Mutex<()> = Mutex::new(());
+    spin(rounds - rounds / 4);
+    let _locked = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    spin(rounds / 4);
 }
 
 /// How many rounds of [`spin`] take a microsecond here and now, on so many threads at once: the median of several tries,

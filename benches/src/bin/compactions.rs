@@ -11,7 +11,7 @@
 //! Each run is a process of its own. A column has the 99th percentile of a part of the way, in µs: the middle of all runs and the
 //! worst of them. The last two columns are what others had of the machine in the worst run: its host, and other processes.
 
-use giveway_benches::background::Load;
+use giveway_benches::background::{Jobs, Load};
 use giveway_benches::peers::{Giveway, Peer, Tokio};
 use giveway_benches::requests::{Point, Stamps, client, serve};
 use giveway_benches::usage::{machine, usage};
@@ -107,12 +107,13 @@ impl Run<'_> {
             background: JOBS,
             chunk: self.chunk * rounds,
             work: 20 * rounds,
-            polite: true,
+            jobs: Jobs::Polite,
+            locked: false,
             rate: RATE,
             time: Duration::from_secs_f64(self.seconds),
         };
         let stamps = Stamps::new(load.events());
-        let address = serve::<P>(load.work, stamps.clone());
+        let address = serve::<P>(spin, load.work, stamps.clone());
         P::block_on(async { (0..JOBS).for_each(|_| start::<P>(self.kind, load.chunk)) });
         // They settle.
         std::thread::sleep(Duration::from_millis(100));

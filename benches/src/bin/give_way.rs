@@ -7,7 +7,7 @@
 //! `calls-idle N` and `calls-busy N` make so many calls and print nothing, for counting instructions from outside:
 //! `benches/instructions` does that.
 
-use giveway_benches::background::Load;
+use giveway_benches::background::{Jobs, Load};
 use giveway_benches::cost::{empty_loop, keep_others_busy, per_call, thread_time, wall_time};
 use giveway_benches::peers::{Giveway, GivewayBackground, Peer, Smol, Tokio};
 use giveway_benches::work::{interleaved, percentile, rounds_per_microsecond, spin};
@@ -152,7 +152,8 @@ fn load(options: &Options, background: usize, rate: u32) -> Load {
         background,
         chunk,
         work: chunk,
-        polite: true,
+        jobs: Jobs::Polite,
+        locked: false,
         rate: options.rate.unwrap_or(rate),
         time: Duration::from_secs_f64(options.secs),
     }
