@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 /// How long a poll may go on before it is asked to return.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// With so much time on a CPU a poll that was asked to return, and can, has returned. More than a tick of the kernel: a part of
-/// it may have been before the question.
+/// With so much time on a CPU a poll that was asked to return, and can, has returned.
 const ENOUGH_TO_HEAR: Duration = Duration::from_millis(5);
 
 /// What the monitor has seen of each worker.
@@ -31,13 +30,12 @@ struct Seen {
     began: Instant,
     // Since when nobody has asked it to return.
     unasked_since: Instant,
-    // It was asked to return, and how long its thread had had a CPU by then, if anybody wants to know and the OS tells.
+    // It was asked to return, and how long its thread had had a CPU by then, if the OS tells.
     asked: bool,
     had_cpu: Option<Duration>,
-    // It was asked to return, and did not, though it had a CPU, as far as that was looked at.
+    // It was asked to return and did not, though it had a CPU, as far as the OS tells. Up to its end it has a spare worker
+    // beside it.
     deaf: bool,
-    // It was ever asked to return and did not: it has a spare worker beside it up to its end.
-    held: bool,
     // How long its thread had waited for a CPU when it was seen the second time.
     starved: Option<Duration>,
     // What there will be to report of it.
@@ -54,7 +52,6 @@ impl Seen {
             asked: false,
             had_cpu: None,
             deaf: false,
-            held: false,
             starved: None,
             report: None,
         }
@@ -99,7 +96,7 @@ impl Polls {
                 Some(loan) => shared.offer(index, loan),
                 None => {
                     self.same_poll(shared, index, running, now);
-                    self.held += usize::from(running && self.seen[index].held);
+                    self.held += usize::from(running && self.seen[index].deaf);
                 }
             }
         }
@@ -135,7 +132,6 @@ impl Polls {
 
     fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {
         let seen = &mut self.seen[index];
-        let wanted = self.reports.are_wanted(shared, now - seen.began);
         if seen.asked && running && seen.had_cpu.is_some_and(|had| could_not_hear(&shared.posts[index], had)) {
             // It has had no CPU since. That is nobody's fault in here, and the request stands.
         } else if seen.asked || !running {
@@ -143,10 +139,9 @@ impl Polls {
             // point of the runtime look closer, so it is not kept up.
             shared.scheduler.has_returned(index);
             seen.deaf |= seen.asked;
-            seen.held |= seen.asked;
             (seen.asked, seen.unasked_since) = (false, now);
         } else if now - seen.unasked_since >= SLICE {
-            seen.had_cpu = if wanted { shared.posts[index].had_cpu() } else { None };
+            seen.had_cpu = shared.posts[index].had_cpu();
             shared.scheduler.ask_to_return(index, seen.poll);
             seen.asked = true;
         }
@@ -172,11 +167,7 @@ impl Polls {
             return;
         }
         let starved = post.starved();
-        let before = *seen.starved.get_or_insert_with(|| {
-            // Whether it could hear was not looked at before.
-            seen.deaf = false;
-            starved
-        });
+        let before = *seen.starved.get_or_insert(starved);
         // One that returns when it is asked holds up nobody.
         if length < shared.hooks.long_poll_threshold || !seen.deaf {
             return;

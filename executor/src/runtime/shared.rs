@@ -205,9 +205,21 @@ impl Post {
         self.schedule_figure(1).unwrap_or(Duration::ZERO)
     }
 
-    /// How long the thread that holds the core has had a CPU, if the OS tells; and that is now, if it sleeps.
+    /// How long the thread that holds the core has had a CPU, up to now, if the OS tells.
+    #[cfg(target_os = "linux")]
     pub(crate) fn had_cpu(&self) -> Option<Duration> {
-        self.schedule_figure(0)
+        // What the kernel calls the CPU clock of a thread: the complement of its number, and that it is a thread's (4) and
+        // counts what the scheduler counts (2). Half a microsecond, where the file in /proc takes ten.
+        let clock = !self.thread() << 3 | 4 | 2;
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is a writable `timespec`. A thread that has ended is an error.
+        let told = unsafe { libc::clock_gettime(clock, &mut time) } == 0;
+        told.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn had_cpu(&self) -> Option<Duration> {
+        None
     }
 
     /// Whether the thread that holds the core has a CPU or waits for one, if the OS tells.
