@@ -223,6 +223,49 @@ impl Peer for GivewayBackground {
     sockets_by_tokios_names!(giveway, futures);
 }
 
+/// This project again: background tasks on lowered threads, which the kernel preempts.
+#[derive(Debug)]
+pub struct GivewayPreemptible;
+
+impl Peer for GivewayPreemptible {
+    const NAME: &'static str = "giveway, preemptible";
+    type Handle<T: Send + 'static> = Unwrapped<giveway::task::JoinHandle<T>>;
+
+    fn start(_workers: usize) {
+        // It shares the other's runtime.
+    }
+
+    fn block_on<F: Future>(future: F) -> F::Output {
+        Giveway::block_on(future)
+    }
+
+    fn spawn<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Giveway::spawn(future)
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        giveway::yield_now()
+    }
+
+    fn polite_yield() -> impl Future<Output = ()> + Send {
+        giveway::yield_now()
+    }
+
+    fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        Unwrapped(giveway::task::Builder::new().preemptible(true).spawn(future))
+    }
+
+    sockets_by_tokios_names!(giveway, futures);
+}
+
 /// tokio's multi-thread runtime.
 #[derive(Debug)]
 pub struct Tokio;

@@ -248,7 +248,7 @@ pub(super) fn take_descriptors(limit: usize) -> Vec<std::fs::File> {
 
 /// Makes every further call of `number` fail in this process, as a filter of system calls does that has never heard of it.
 #[cfg(target_os = "linux")]
-fn refuse_call(number: libc::c_long, error: libc::c_int) {
+pub(super) fn refuse_call(number: libc::c_long, error: libc::c_int) {
     let step = |code, yes, no, k| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
     // The number of the call is the first word of what the filter sees.
     let mut steps = [

@@ -45,6 +45,7 @@ mod join_set;
 mod lifetime;
 mod long_polls;
 mod look_up;
+mod lowered;
 mod memory;
 mod metrics;
 mod metrics_dump;

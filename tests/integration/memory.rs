@@ -104,7 +104,7 @@ fn switches(name: &str) -> Vec<String> {
 fn an_idle_runtime_of_64_workers_does_nothing_at_all() {
     isolated("memory::an_idle_runtime_of_64_workers_does_nothing_at_all", || {
         let _watch = watch();
-        let runtime = giveway::Builder::new().workers(64).thread_name("idle").build().unwrap();
+        let runtime = giveway::Builder::new().workers(64).max_spare_workers(0).thread_name("idle").build().unwrap();
         let gate = Gate::new();
         let (started, starts) = mpsc::channel();
         let tasks: Vec<_> = (0..64)

@@ -12,7 +12,7 @@
 //! the client and its kernel threads share the CPUs.
 
 use giveway_benches::background::{Jobs, Load};
-use giveway_benches::peers::{Giveway, GivewayBackground, Peer, Smol, Tokio, TwoTokios};
+use giveway_benches::peers::{Giveway, GivewayBackground, GivewayPreemptible, Peer, Smol, Tokio, TwoTokios};
 use giveway_benches::usage::machine;
 use giveway_benches::work::{percentile, rounds_per_microsecond};
 use giveway_benches::{requests, wake};
@@ -113,14 +113,17 @@ fn arms(row: &Row) -> Vec<Arm> {
         return ours.to_vec();
     }
     let mut arms = vec![arm::<TwoTokios<false>>(), arm::<TwoTokios<true>>()];
-    // On the others an endless poll of the background stops everything.
+    // On the others as many endless polls of the background stop everything, and with ours if they are not preemptible.
     if row.jobs != Jobs::Endless {
         arms.extend([arm::<Tokio>(), arm::<Smol>()]);
     }
     if row.jobs == Jobs::Polite {
         arms.push(arm::<Giveway>());
     }
-    arms.extend(ours);
+    if row.jobs != Jobs::Endless {
+        arms.extend(ours);
+    }
+    arms.push(arm::<GivewayPreemptible>());
     arms
 }
 

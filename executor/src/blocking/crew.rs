@@ -13,13 +13,15 @@ mod end;
 pub(crate) use end::Left;
 
 use super::lease::Loan;
+use super::lowered;
 use crate::parker::Parker;
 use crate::runtime::{Shared, context};
 use crate::task::{Class, Id, Runnable, refuse};
 use crate::worker;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
@@ -38,7 +40,33 @@ pub(crate) struct Articles {
     pub(crate) prompt: usize,
     /// How long a thread waits for the next duty before it ends.
     pub(crate) keep_alive: Duration,
-    pub(crate) class: Class,
+    pub(crate) kind: Kind,
+}
+
+/// What the threads of a crew are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Blocking jobs, and standing in for workers.
+    Blocking,
+    /// Blocking jobs of the background. Lowered threads.
+    Background,
+    /// Polls of background tasks that the OS is to preempt (`lowered.rs`). Lowered threads.
+    Lowered,
+}
+
+impl Kind {
+    fn class(self) -> Class {
+        if self == Self::Blocking { Class::Foreground } else { Class::Background }
+    }
+
+    /// How threads are named.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Blocking => "bl",
+            Self::Background => "bg",
+            Self::Lowered => "lo",
+        }
+    }
 }
 
 /// What a thread of the crew is called for.
@@ -77,6 +105,8 @@ pub(crate) struct Crew {
     one_fewer: Condvar,
     // Jobs wait and nobody was free to take them.
     stalled: AtomicBool,
+    // How many jobs wait. Written under the lock, read by the yield points of lowered polls.
+    queued: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -123,7 +153,28 @@ struct Member {
 
 impl Crew {
     pub(crate) fn new(articles: Articles) -> Self {
-        Self { articles, state: Mutex::default(), one_fewer: Condvar::new(), stalled: AtomicBool::new(false) }
+        Self {
+            articles,
+            state: Mutex::default(),
+            one_fewer: Condvar::new(),
+            stalled: AtomicBool::new(false),
+            queued: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many jobs, or polls, wait for a thread.
+    pub(crate) fn queued(&self) -> &AtomicUsize {
+        &self.queued
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.articles.kind
+    }
+
+    /// Publishes how many wait.
+    fn publish(&self, state: &State) {
+        // Ordering: relaxed; a hint.
+        self.queued.store(state.jobs.len(), Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -131,19 +182,19 @@ impl Crew {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job.
-    pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable) {
+    /// Queues a job. Gives it back if none is accepted any more.
+    pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable) -> Result<(), Runnable> {
         let mut state = self.lock();
         if state.closed {
-            drop(state);
-            drop(job);
-            return;
+            return Err(job);
         }
         state.jobs.push_back(job);
+        self.publish(&state);
         if state.running < self.articles.most {
             self.call_one(shared, state, self.articles.prompt.min(self.articles.most));
         }
         // Otherwise whoever is done with a job takes it.
+        Ok(())
     }
 
     /// Sends somebody for a core. If there is nobody to be had its holder keeps it.
@@ -165,8 +216,12 @@ impl Crew {
             drop(state);
             self.start(shared, number);
         } else {
+            // Whoever is done with its duty next comes for a core first.
+            let jobs_wait = !state.jobs.is_empty();
             drop(state);
-            self.stall(shared);
+            if jobs_wait {
+                self.stall(shared);
+            }
         }
     }
 
@@ -177,7 +232,7 @@ impl Crew {
     }
 
     fn most_threads(&self, shared: &Shared) -> usize {
-        self.articles.most.saturating_mul(2).saturating_add(shared.workers())
+        self.articles.most.saturating_mul(2).saturating_add(shared.posts.len())
     }
 
     /// Whether jobs wait that nobody was free to take.
@@ -205,13 +260,14 @@ impl Crew {
     }
 
     fn start(&self, shared: &Arc<Shared>, number: u64) {
-        let kind = if self.articles.class == Class::Background { "bg" } else { "bl" };
-        let mut thread = thread::Builder::new().name(format!("{}-{kind}{number}", self.articles.thread_name));
+        let kind = self.articles.kind;
+        let name = format!("{}-{}{number}", self.articles.thread_name, kind.suffix());
+        let mut thread = thread::Builder::new().name(name);
         if let Some(bytes) = self.articles.stack_size {
             thread = thread.stack_size(bytes);
         }
-        let (serving, class) = (shared.clone(), self.articles.class);
-        match thread.spawn(move || serve(&serving, class, number)) {
+        let serving = shared.clone();
+        match thread.spawn(move || serve(&serving, kind, number)) {
             Ok(handle) => {
                 let mut state = self.lock();
                 match state.members.get_mut(&number) {
@@ -239,6 +295,7 @@ impl Crew {
             state.loans.clear();
             std::mem::take(&mut state.jobs)
         };
+        self.publish(&state);
         // No thread is sure to come to these, and nothing of the user's must wait for them.
         let given_up = std::mem::take(&mut state.given_up);
         drop(state);
@@ -249,7 +306,11 @@ impl Crew {
         let _inside = context::Entered::new(shared.clone());
         drop(given_up);
         for job in left {
-            refuse(job, error);
+            match self.articles.kind {
+                // Workers poll them, and they are preempted by nobody.
+                Kind::Lowered => shared.raise(job),
+                Kind::Blocking | Kind::Background => refuse(job, error),
+            }
         }
     }
 
@@ -277,6 +338,7 @@ impl Crew {
             if state.running < self.articles.most
                 && let Some(job) = state.jobs.pop_front()
             {
+                self.publish(&state);
                 state.doing(me, Some(Work::of(&job)));
                 if state.is_drained() {
                     shared.monitor.call();
@@ -388,7 +450,7 @@ impl Crew {
     }
 
     pub(crate) fn class(&self) -> Class {
-        self.articles.class
+        self.articles.kind.class()
     }
 
     /// Whether any job is queued or running.
@@ -447,11 +509,13 @@ impl Work {
 }
 
 /// A thread of the crew.
-fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
-    if class == Class::Background {
-        step_back();
+fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
+    let (crew, class) = (shared.crew_of(kind), kind.class());
+    if class == Class::Background
+        && let Err(error) = lower()
+    {
+        shared.lowering_refused(&error);
     }
-    let crew = shared.crew(class);
     let parker = Arc::new(Parker::new());
     parker.bind();
     crew.started(me);
@@ -460,8 +524,12 @@ fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
     while let Some(duty) = crew.next(shared, me, &parker) {
         match duty {
             Duty::Job(job) => {
-                let id = job.metadata().id;
-                context::in_job(shared, id, class, || job.run());
+                if kind == Kind::Lowered {
+                    lowered::poll(shared, job);
+                } else {
+                    let id = job.metadata().id;
+                    context::in_job(shared, id, class, || job.run());
+                }
                 if shared.deadlocks.is_some() {
                     crew.idle_again(me);
                     shared.monitor.call();
@@ -479,12 +547,13 @@ fn serve(shared: &Arc<Shared>, class: Class, me: u64) {
     crew.ended(me);
 }
 
-/// The OS lets every other thread go before this one.
-fn step_back() {
+/// Has the OS prefer every other thread to the calling one, for good.
+fn lower() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and reads no memory. Lowering the
-    // priority is always allowed.
-    unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
-    }
+    // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and reads no memory.
+    let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } != 0;
+    // Elsewhere it would be the whole process.
+    #[cfg(not(target_os = "linux"))]
+    let refused = false;
+    if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -6,6 +6,7 @@
 
 mod crew;
 mod lease;
+mod lowered;
 #[cfg(test)]
 mod models;
 mod place;
@@ -15,7 +16,7 @@ mod spawn;
 pub use place::block_in_place;
 pub use spawn::spawn_blocking;
 
-pub(crate) use crew::{Articles, Census, Crew, Left, Work};
+pub(crate) use crew::{Articles, Census, Crew, Kind, Left, Work};
 pub(crate) use lease::{Lease, Loan, Recall};
 pub(crate) use place::on_any_thread;
 pub(crate) use sites::{Expect, LONG, Site};

@@ -260,3 +260,34 @@ fn retirement_against_sleep() {
         worker.join().unwrap();
     });
 }
+
+/// A lowered thread comes to poll a task while the only worker leaves a runtime that closes: it polls inside of the gate or
+/// not at all, and whoever leaves last sees what it has registered.
+///
+/// Red if joining acquires nothing.
+#[test]
+fn lowered_poll_against_shutdown() {
+    model(|| {
+        let (gate, registered) = (Arc::new(Gate::new(1, 0)), Arc::new(AtomicUsize::new(0)));
+        let lowered = thread::spawn({
+            let (gate, registered) = (gate.clone(), registered.clone());
+            move || {
+                gate.join();
+                let polls = gate.phase() == Phase::Open;
+                if polls {
+                    registered.store(1, Relaxed);
+                }
+                (polls, gate.leave())
+            }
+        });
+        assert!(gate.close());
+        let was_last = gate.leave();
+        let seen = registered.load(Relaxed) == 1;
+        let (polled, lowered_was_last) = lowered.join().unwrap();
+        assert!(was_last || lowered_was_last, "somebody is the last");
+        assert!(
+            !was_last || !polled || seen,
+            "the worker was the last, and a poll is or was inside of which it knows nothing"
+        );
+    });
+}

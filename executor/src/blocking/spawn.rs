@@ -1,5 +1,6 @@
 //! Blocking on a thread of its own.
 
+use super::Kind;
 use crate::runtime::{Shared, context};
 use crate::task::{self, Class, JoinHandle, Runnable};
 use async_task::ScheduleInfo;
@@ -97,7 +98,9 @@ where
     let class = class.unwrap_or_else(|| context::class_in(shared));
     let job = Job(Some(f));
     let (runnable, handle) = task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
-    shared.crew(class).submit(shared, runnable);
+    let kind = if class == Class::Background { Kind::Background } else { Kind::Blocking };
+    // Dropping it tells the handle.
+    drop(shared.crew_of(kind).submit(shared, runnable));
     handle
 }
 

@@ -4,7 +4,7 @@
 //! that it polls, the queues that can be looked into, and what the blocking threads do. Only the queues of the workers
 //! themselves cannot be looked into, so a task in there that has never waited is only counted.
 
-use crate::blocking::Work;
+use crate::blocking::{Kind, Work};
 use crate::registry::Visit;
 use crate::runtime::Shared;
 use crate::sched::Yielded;
@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::panic::Location;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// So many tasks of each global queue are looked at: its lock is wanted by others.
@@ -100,8 +101,9 @@ pub struct TaskDump {
 pub enum TaskState {
     /// It is being polled.
     Running {
-        /// The worker. None if it has lost its worker's place, in [`block_in_place`](crate::block_in_place), or is on
-        /// its way from a queue to a worker.
+        /// The worker; from [`Handle::workers`](crate::Handle::workers) on a
+        /// [spare one](crate::Builder::max_spare_workers). None if it has lost its worker's place, in [`block_in_place`](crate::block_in_place), if it is
+        /// [preemptible](crate::task::Builder::preemptible) and has none, or is on its way from a queue to a worker.
         worker: Option<usize>,
     },
     /// A blocking job that is being run.
@@ -213,15 +215,17 @@ impl Shared {
         let mut unlisted = 0;
         for crew in self.crews() {
             let (going_on, queued, more) = crew.look_at(MOST);
-            unlisted += more;
+            let polls = crew.kind() == Kind::Lowered;
+            unlisted += if polls { 0 } else { more };
             for work in going_on {
-                // What has lost its worker is a task, and may be listed.
+                // What has lost its worker, or has none, is a task, and may be listed.
                 let away = TaskState::Running { worker: None };
-                let state = if work.worker.is_some() { away } else { TaskState::RunningJob };
+                let state = if polls || work.worker.is_some() { away } else { TaskState::RunningJob };
                 let new = TaskDump::of_work(work, crew.class(), state);
                 tasks.entry(new.id).and_modify(|task| (task.state, task.waits) = (state, None)).or_insert(new);
             }
-            let queued = queued.into_iter().map(|job| TaskDump::of_work(job, crew.class(), TaskState::QueuedJob));
+            let waits = if polls { TaskState::Queued } else { TaskState::QueuedJob };
+            let queued = queued.into_iter().map(|job| TaskDump::of_work(job, crew.class(), waits));
             tasks.extend(queued.map(|job| (job.id, job)));
         }
 
@@ -238,7 +242,8 @@ impl Shared {
         let (scheduler, slot) = (&self.scheduler, |full: bool| usize::from(full));
         let cores = scheduler.cores().iter();
         let local = cores.map(|core| core.deque_len() + core.inbox_len() + slot(!core.slot.is_empty_relaxed()));
-        scheduler.injector.len() + scheduler.yielded.len() + local.sum::<usize>()
+        let lowered = self.crew_of(Kind::Lowered).queued().load(Relaxed);
+        scheduler.injector.len() + scheduler.yielded.len() + lowered + local.sum::<usize>()
     }
 }
 

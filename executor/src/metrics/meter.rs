@@ -292,11 +292,14 @@ impl Shared {
                 stolen,
             }
         };
-        // Whoever takes a spare core ends a rest.
-        let was_used = |&core: &usize| load(&meter.cores[core].parks) > 0;
+        // Whoever takes a spare core ends a rest. Up to the last that was used, so that each keeps its place.
+        let spares = self.workers()..self.posts.len();
+        let used =
+            spares.rev().find(|&core| load(&meter.cores[core].parks) > 0).map_or(self.workers(), |last| last + 1);
         // In the child of a fork somebody who does not exist may hold any lock.
         let forked = self.birth.is_elsewhere();
-        let crews = self.crews().map(|crew| if forked { Census::default() } else { crew.census() });
+        let [blocking, background, lowered] =
+            self.crews().map(|crew| if forked { Census::default() } else { crew.census() });
         Metrics {
             uptime: Duration::from_nanos(now.saturating_sub(meter.born)),
             foreground_latency: meter.histogram(|tally| &tally.latency[Class::Foreground as usize]),
@@ -310,14 +313,18 @@ impl Shared {
             monitor_rescues: self.monitor.rescues(),
             injector: scheduler.injector.len(),
             yield_queue: scheduler.yielded.len(),
-            blocking_queued: crews.iter().map(|crew| crew.queued).sum(),
-            blocking_running: crews.iter().map(|crew| crew.running).sum(),
-            blocking_threads: crews.iter().map(|crew| crew.threads).sum(),
+            blocking_queued: blocking.queued + background.queued,
+            blocking_running: blocking.running + background.running,
+            blocking_threads: blocking.threads + background.threads,
+            lowered_queued: lowered.queued,
+            lowered_running: lowered.running,
+            lowered_threads: lowered.threads,
+            lowering_refused: self.is_lowering_refused(),
             tasks: if forked { 0 } else { self.registry.len() },
             workers: (0..self.workers()).map(worker).collect(),
             spares_sent: self.monitor.spares_sent(),
             spares_at_work: scheduler.idle.workers() - self.workers(),
-            spare_workers: (self.workers()..self.posts.len()).filter(was_used).map(worker).collect(),
+            spare_workers: (self.workers()..used).map(worker).collect(),
         }
     }
 }

@@ -80,6 +80,15 @@ pub struct Metrics {
     pub blocking_running: usize,
     /// Threads for blocking jobs, busy or not, and those that stand in for workers.
     pub blocking_threads: usize,
+    /// [Preemptible](crate::task::Builder::preemptible) tasks that wait for a lowered thread.
+    pub lowered_queued: usize,
+    /// Preemptible tasks that are being polled.
+    pub lowered_running: usize,
+    /// Lowered threads for preemptible tasks, busy or not. Those for background blocking jobs are among
+    /// [`blocking_threads`](Self::blocking_threads).
+    pub lowered_threads: usize,
+    /// Whether the system has refused to lower a thread: then nothing is preempted for the foreground.
+    pub lowering_refused: bool,
     /// Tasks that have not ended, and have waited for something at least once or have a name. A task that was never pending
     /// is not counted: nobody has to know of it. Nor are blocking jobs.
     pub tasks: usize,
@@ -281,6 +290,11 @@ impl fmt::Display for Metrics {
         writeln!(f, "global queues       injector {}, yield queue {}", self.injector, self.yield_queue)?;
         let (queued, running, threads) = (self.blocking_queued, self.blocking_running, self.blocking_threads);
         writeln!(f, "blocking jobs       {queued} queued, {running} running, threads {threads}")?;
+        if self.lowered_threads > 0 || self.lowered_queued > 0 {
+            let (queued, running, threads) = (self.lowered_queued, self.lowered_running, self.lowered_threads);
+            let refused = if self.lowering_refused { ", which the system refuses to lower" } else { "" };
+            writeln!(f, "lowered polls       {queued} queued, {running} running, threads {threads}{refused}")?;
+        }
         if self.spares_sent > 0 {
             writeln!(f, "spare workers       {} at work, {} sent", self.spares_at_work, self.spares_sent)?;
         }

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// How long a poll may go on before it is asked to return.
 const SLICE: Duration = Duration::from_millis(10);
 
+/// Sooner than this nobody looks whether a poll that was asked to return has.
+const SOONEST: Duration = Duration::from_millis(1);
+
 /// With so much time on a CPU a poll that was asked to return, and can, has returned.
 const ENOUGH_TO_HEAR: Duration = Duration::from_millis(5);
 
@@ -30,8 +33,8 @@ struct Seen {
     began: Instant,
     // Since when nobody has asked it to return.
     unasked_since: Instant,
-    // It was asked to return, and how long its thread had had a CPU by then, if the OS tells.
-    asked: bool,
+    // When it was asked to return, and how long its thread had had a CPU by then, if the OS tells.
+    asked: Option<Instant>,
     had_cpu: Option<Duration>,
     // It was asked to return and did not, though it had a CPU, as far as the OS tells. Up to its end it has a spare worker
     // beside it.
@@ -49,7 +52,7 @@ impl Seen {
             loan,
             began: now,
             unasked_since: now,
-            asked: false,
+            asked: None,
             had_cpu: None,
             deaf: false,
             starved: None,
@@ -132,18 +135,22 @@ impl Polls {
 
     fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {
         let seen = &mut self.seen[index];
-        if seen.asked && running && seen.had_cpu.is_some_and(|had| could_not_hear(&shared.posts[index], had)) {
-            // It has had no CPU since. That is nobody's fault in here, and the request stands.
-        } else if seen.asked || !running {
+        let too_soon = |asked: Instant| {
+            now - asked < SOONEST || seen.had_cpu.is_some_and(|had| could_not_hear(&shared.posts[index], had))
+        };
+        if running && seen.asked.is_some_and(too_soon) {
+            // The monitor was called meanwhile; or the thread has had no CPU since, which is nobody's fault in here. The
+            // request stands.
+        } else if seen.asked.is_some() || !running {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
             shared.scheduler.has_returned(index);
-            seen.deaf |= seen.asked;
-            (seen.asked, seen.unasked_since) = (false, now);
+            seen.deaf |= seen.asked.is_some();
+            (seen.asked, seen.unasked_since) = (None, now);
         } else if now - seen.unasked_since >= SLICE {
             seen.had_cpu = shared.posts[index].had_cpu();
             shared.scheduler.ask_to_return(index, seen.poll);
-            seen.asked = true;
+            seen.asked = Some(now);
         }
         if running {
             self.suspect(shared, index, now);

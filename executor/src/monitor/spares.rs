@@ -88,14 +88,17 @@ impl Spares {
         true
     }
 
-    /// Has one come back, if one is out. The last one: the fewer cores there are to look at, the better.
+    /// Has one come back, if one is out: one that is asleep, rather than one that may be in a long poll itself; of these the
+    /// last, for the fewer cores there are to look at, the better.
     fn recall_one(&mut self, shared: &Arc<Shared>) -> bool {
-        let last = self.spares.iter().enumerate().rev().find_map(|(place, spare)| match spare {
+        let scheduler = &shared.scheduler;
+        let out = self.spares.iter().enumerate().filter_map(|(place, spare)| match spare {
             Spare::Out(loan) => Some((place, *loan)),
             _ => None,
         });
-        let Some((place, loan)) = last else { return false };
-        let (core, scheduler) = (shared.workers() + place, &shared.scheduler);
+        let chosen = out.max_by_key(|&(place, _)| (scheduler.idle.is_asleep(shared.workers() + place), place));
+        let Some((place, loan)) = chosen else { return false };
+        let core = shared.workers() + place;
         if shared.posts[core].lease.take(loan) {
             // Nobody has come for it.
             self.is_back(shared, place);

@@ -1,12 +1,11 @@
 //! Settings of a runtime, and its start.
 
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
-use crate::blocking::Articles;
+use crate::blocking::{Articles, Kind};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::monitor::LongPoll;
 use crate::sched::Settings;
-use crate::task::Class;
 use crate::{monitor, worker};
 use std::fmt;
 use std::io;
@@ -462,7 +461,7 @@ impl Builder {
             most: self.max_blocking_threads,
             prompt: 4 * workers,
             keep_alive: self.blocking_keep_alive,
-            class: Class::Foreground,
+            kind: Kind::Blocking,
         }
     }
 

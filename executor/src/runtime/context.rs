@@ -273,6 +273,25 @@ where
     Current::of(shared, worker).spawn(name, class, location, future)
 }
 
+/// Spawns a background task onto this runtime that is polled on lowered threads.
+#[track_caller]
+pub(crate) fn spawn_lowered<F>(
+    shared: &Arc<Shared>,
+    name: Option<Box<str>>,
+    location: &'static Location<'static>,
+    future: F,
+) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    shared.refuse_in_forked_child();
+    let (runnable, handle) = task::allocate(Arc::as_ptr(shared), name, Class::Background, location, future);
+    runnable.metadata().set_lowered(true);
+    shared.submit_lowered(runnable);
+    handle
+}
+
 /// The runtime entered last, borrowed from the stack.
 ///
 /// Whoever runs user code while holding this, which may leave the runtime and drop it, must count it first.

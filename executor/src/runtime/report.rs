@@ -1,7 +1,8 @@
 //! What was left when a shutdown ran out of time.
 
 use super::Shared;
-use crate::blocking::{Left, Work};
+use super::shared::CREWS;
+use crate::blocking::{Kind, Left, Work};
 use crate::task::{Id, describe};
 use std::fmt;
 use std::panic::Location;
@@ -54,7 +55,7 @@ impl ShutdownReport {
     }
 
     /// `workers` have not ended; nor has what the crews have left. The shutdown began at `since`.
-    pub(super) fn new(shared: &Shared, workers: &[usize], left: [Left; 2], since: Instant) -> Self {
+    pub(super) fn new(shared: &Shared, workers: &[usize], left: [Left; CREWS], since: Instant) -> Self {
         let running = workers.iter().filter_map(|&worker| StuckTask::on_worker(shared, worker, since));
         let mut tasks: Vec<_> = running.collect();
         let mut threads = workers.len();
@@ -62,7 +63,11 @@ impl ShutdownReport {
         for left in left {
             threads += left.threads;
             tasks.extend(left.going_on.into_iter().map(|work| {
-                let place = if work.worker.is_some() { Place::Nowhere } else { Place::Job };
+                let place = match (work.worker, left.kind) {
+                    (Some(_), _) => Place::Nowhere,
+                    (None, Kind::Lowered) => Place::Lowered,
+                    (None, _) => Place::Job,
+                };
                 StuckTask::new(work, place)
             }));
             not_started.extend(left.waiting.into_iter().map(|work| StuckTask::new(work, Place::NotStarted)));
@@ -141,6 +146,8 @@ enum Place {
     Destructor(usize),
     /// In `block_in_place`, its worker's place taken by another.
     Nowhere,
+    /// In a poll on a lowered thread.
+    Lowered,
     Job,
     /// A job that no thread has come to.
     NotStarted,
@@ -193,8 +200,10 @@ impl StuckTask {
         self.spawned_at
     }
 
-    /// The number of the worker that it keeps. None for a blocking job, and for a task that blocks
-    /// [in place](crate::block_in_place) without keeping a worker.
+    /// The number of the worker that it keeps; from [`Handle::workers`](crate::Handle::workers) on a
+    /// [spare one](crate::Builder::max_spare_workers). None for a blocking job, for a task that blocks
+    /// [in place](crate::block_in_place) without keeping a worker, and for one that is
+    /// [preemptible](crate::task::Builder::preemptible).
     ///
     /// # Examples
     ///
@@ -202,7 +211,7 @@ impl StuckTask {
     pub fn worker(&self) -> Option<usize> {
         match self.place {
             Place::Worker(worker) | Place::Destructor(worker) => Some(worker),
-            Place::Nowhere | Place::Job | Place::NotStarted => None,
+            Place::Nowhere | Place::Lowered | Place::Job | Place::NotStarted => None,
         }
     }
 
@@ -248,6 +257,7 @@ impl fmt::Display for StuckTask {
             Place::Worker(worker) => write!(f, ", in one poll for {length}, keeps worker {worker}"),
             Place::Destructor(worker) => write!(f, ", in its destructor for {length}, keeps worker {worker}"),
             Place::Nowhere => write!(f, ", blocks in place for {length}"),
+            Place::Lowered => write!(f, ", in one poll for {length}, keeps a lowered thread"),
             Place::Job => write!(f, ", is a blocking job that has not ended after {length}"),
             Place::NotStarted => f.write_str(", is a blocking job that had not started, and is cancelled"),
         }

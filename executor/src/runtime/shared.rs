@@ -1,7 +1,7 @@
 //! What the threads of one runtime share.
 
 use super::{Fatal, Gate, Hooks, Phase, context, drop_injected};
-use crate::blocking::{Articles, Crew, Lease, Loan, Recall, Work};
+use crate::blocking::{Articles, Crew, Kind, Lease, Loan, Recall, Work};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::metrics::Meter;
@@ -9,7 +9,7 @@ use crate::monitor::Monitor;
 use crate::parker::{Elsewhere, Parker};
 use crate::registry::Registry;
 use crate::sched::{Local, Scheduler, Settings, Yielded};
-use crate::task::{Class, Id, Meta, Runnable};
+use crate::task::{Class, Id, Mark, Meta, Runnable};
 use crate::worker::Door;
 use crossbeam_utils::CachePadded;
 use giveway_io::driver::{Birth, Reactor};
@@ -17,8 +17,11 @@ use std::io;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+/// How many crews a runtime has: one of each [`Kind`].
+pub(crate) const CREWS: usize = 3;
 
 /// What the threads of one runtime share.
 ///
@@ -38,6 +41,9 @@ pub(crate) struct Shared {
     pub(crate) elastic: Elastic,
     pub(crate) crew: Crew,
     background_crew: Crew,
+    lowered_crew: Crew,
+    // The OS has refused to lower a thread.
+    lowering_refused: AtomicBool,
     // The private halves of the cores: each belongs to whoever holds the core.
     locals: Box<[CachePadded<Private>]>,
     /// If deadlocks are looked for.
@@ -271,9 +277,9 @@ impl Shared {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let spares = settings.spares;
         let (scheduler, locals) = Scheduler::new(workers, settings);
-        let reactor = Reactor::new(workers)?;
+        let reactor = Reactor::new(workers + spares)?;
         let meter = Meter::new(workers, spares, reactor.now());
-        let background = Articles { class: Class::Background, most: workers, prompt: workers, ..articles.clone() };
+        let of_kind = |kind| Articles { kind, most: workers, prompt: workers, ..articles.clone() };
         Ok(Self {
             scheduler,
             workers,
@@ -288,8 +294,10 @@ impl Shared {
             door: Door::default(),
             meter,
             elastic: Elastic::new(elastic::Settings::new()),
+            background_crew: Crew::new(of_kind(Kind::Background)),
+            lowered_crew: Crew::new(of_kind(Kind::Lowered)),
+            lowering_refused: AtomicBool::new(false),
             crew: Crew::new(articles),
-            background_crew: Crew::new(background),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
             deadlocks: None,
             fatal: hooks.on_task_panic.is_some().then(Fatal::default),
@@ -305,16 +313,54 @@ impl Shared {
         &self.locals[core].0
     }
 
-    /// The threads for blocking jobs of a class.
-    pub(crate) fn crew(&self, class: Class) -> &Crew {
-        match class {
-            Class::Foreground => &self.crew,
-            Class::Background => &self.background_crew,
+    /// The threads of a kind.
+    pub(crate) fn crew_of(&self, kind: Kind) -> &Crew {
+        match kind {
+            Kind::Blocking => &self.crew,
+            Kind::Background => &self.background_crew,
+            Kind::Lowered => &self.lowered_crew,
         }
     }
 
-    pub(crate) fn crews(&self) -> [&Crew; 2] {
-        [&self.crew, &self.background_crew]
+    pub(crate) fn crews(&self) -> [&Crew; CREWS] {
+        [Kind::Blocking, Kind::Background, Kind::Lowered].map(|kind| self.crew_of(kind))
+    }
+
+    /// The OS refuses to lower a thread of this runtime. Says so, once.
+    #[cold]
+    pub(crate) fn lowering_refused(&self, error: &io::Error) {
+        // Ordering: relaxed, here and below: a flag that is set once, and says nothing of anything else.
+        if !self.lowering_refused.swap(true, Relaxed) {
+            eprintln!(
+                "giveway: the system refuses to lower the priority of a thread ({error}); background work without yield \
+                 points is not preempted"
+            );
+        }
+    }
+
+    /// Whether the OS has refused to lower a thread.
+    pub(crate) fn is_lowering_refused(&self) -> bool {
+        self.lowering_refused.load(Relaxed)
+    }
+
+    /// Queues a task that is polled on lowered threads.
+    #[cold]
+    pub(crate) fn push_lowered(self: &Arc<Self>, runnable: Runnable) {
+        if let Some(number) = runnable.metadata().mark().number() {
+            // It is not timed. Its entry is for others.
+            self.meter.stamps.take(number);
+            runnable.metadata().set_mark(Mark::QUEUED);
+        }
+        if let Err(runnable) = self.lowered_crew.submit(self, runnable) {
+            // The runtime closes: a worker drops it, as all others.
+            self.inject_late(runnable);
+        }
+    }
+
+    /// Queues a task that should be polled on lowered threads for the workers: there are no such threads.
+    pub(crate) fn raise(self: &Arc<Self>, runnable: Runnable) {
+        runnable.metadata().set_lowered(false);
+        self.inject_late(runnable);
     }
 
     /// A core is to be had: somebody is to come for it.
@@ -325,7 +371,7 @@ impl Shared {
             return;
         }
         let post = &self.posts[core];
-        if post.recall.is_wanted() {
+        if post.recall.is_wanted() && !self.is_spare(core) {
             post.home.unpark();
         } else {
             self.crew.send_stand_in(self, core, loan);
@@ -415,17 +461,32 @@ impl Shared {
     pub(crate) fn submit(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
             self.meter.queued_from_outside(runnable.metadata(), || self.now());
-            self.inject(runnable);
-            self.gate.after_inject(|| {
-                // The destructors that run here may drop the very handle that this was called through.
-                let _inside = context::Entered::new(Arc::clone(self));
-                let counted = Arc::clone(self);
-                drop_injected(&counted.scheduler);
-            });
+            self.inject_late(runnable);
         } else {
             // Dropping a runnable drops its future, here, and tells the handle.
             drop(runnable);
         }
+    }
+
+    /// Queues a new task that is polled on lowered threads.
+    pub(crate) fn submit_lowered(self: &Arc<Self>, runnable: Runnable) {
+        if self.admits(&runnable) {
+            self.push_lowered(runnable);
+        } else {
+            drop(runnable);
+        }
+    }
+
+    /// Queues a task that may be unknown to the registry, from a thread that holds no core of this runtime. If the runtime has
+    /// ended meanwhile the task is dropped here.
+    pub(crate) fn inject_late(self: &Arc<Self>, runnable: Runnable) {
+        self.inject(runnable);
+        self.gate.after_inject(|| {
+            // The destructors that run here may drop the very handle that this was called through.
+            let _inside = context::Entered::new(Arc::clone(self));
+            let counted = Arc::clone(self);
+            drop_injected(&counted.scheduler);
+        });
     }
 
     /// Queues a task, which knows of it ([`Meter::queued_from_outside`]), from a thread that holds no core of this runtime.

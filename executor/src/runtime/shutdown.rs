@@ -61,8 +61,9 @@ impl Gate {
 
     /// A thread that has a task is about to lose its core: see `blocking/hand_off.md`.
     pub(crate) fn join(&self) {
-        // Ordering: relaxed; the lease, which is taken next, publishes it.
-        self.inside.fetch_add(1, Relaxed);
+        // Ordering: acquire, partner of the release in `leave`: who comes after the last one has left sees that the gate is
+        // closed. What it publishes is published by the lease, which is taken next.
+        self.inside.fetch_add(1, Acquire);
     }
 
     /// A worker has dropped all it could reach. True for the last.
@@ -151,7 +152,9 @@ impl Shared {
     /// Closes the runtime and sends everybody to their end. Does not wait.
     pub(crate) fn close(self: &Arc<Self>) {
         // Before the gate: who sees that closed finds that jobs are refused.
-        self.crews().iter().for_each(|crew| crew.close());
+        for task in self.crews().iter().flat_map(|crew| crew.close()) {
+            self.inject_late(task);
+        }
         if !self.gate.close() {
             return;
         }
@@ -195,6 +198,9 @@ impl Shared {
         self.gate.terminate(|| drop_injected(&self.scheduler));
         self.monitor.call();
         self.reactor.close();
+        // Another that was the last before this one may be asleep, waiting for what is gone now: a spare core may have been
+        // taken after all others had left.
+        self.wake_all_workers();
     }
 
     pub(crate) fn wake_all_workers(&self) {

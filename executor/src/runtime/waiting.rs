@@ -1,6 +1,7 @@
 //! What a drop of the runtime waits for, said while it waits.
 
 use super::report::Rounded;
+use super::shared::CREWS;
 use super::{Shared, ShutdownReport};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -24,7 +25,7 @@ pub(super) fn until_ended(shared: &Arc<Shared>) {
         let deadline = Some(Instant::now() + pause);
         let workers = shared.gate.wait_ended(deadline);
         let crews = shared.crews().map(|crew| crew.wait_ended(deadline));
-        if workers.is_empty() && crews == [true; 2] {
+        if workers.is_empty() && crews == [true; CREWS] {
             return;
         }
         let left = shared.crews().map(|crew| crew.left());

@@ -1,4 +1,5 @@
-//! A core: what a thread needs in order to run tasks. There are exactly as many as the runtime has workers.
+//! A core: what a thread needs in order to run tasks. There are exactly as many as the runtime has workers, and spare ones
+//! beside polls that do not return.
 //!
 //! [`Local`] is the half that only the thread which holds the core may touch (it is `!Sync`), [`Remote`] the half
 //! that others may look at and steal from. Cores are apart from threads so that one can be handed to another thread

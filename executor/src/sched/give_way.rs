@@ -116,9 +116,9 @@ impl<T: PointerSized> Scheduler<T> {
     /// Asks the poll that a core is in to return at its next yield point or budgeted operation, whether anybody waits or
     /// not and whoever is idle: what else is in its task, a timeout say, may want its turn, or it may have been aborted.
     pub(crate) fn ask_to_return(&self, core: usize, tick: u32) {
-        if self.distract_until_return(core, tick) {
-            self.polite.interrupt(core);
-        }
+        self.distract_until_return(core, tick);
+        // Also if its yield points were asked to look closer before: it may have none.
+        self.polite.interrupt(core);
     }
 
     /// Has the yield points of a core look closer, whoever is idle. Unlike [`Self::ask_to_return`] it asks nothing of a poll
@@ -127,17 +127,14 @@ impl<T: PointerSized> Scheduler<T> {
         self.distract_until_return(core, self.core(core).polling());
     }
 
-    /// Has every yield point ask until the core's holder says that a poll [has returned](Self::has_returned). False if that was
-    /// so already.
-    fn distract_until_return(&self, core: usize, tick: u32) -> bool {
+    /// Has every yield point ask until the core's holder says that a poll [has returned](Self::has_returned).
+    fn distract_until_return(&self, core: usize, tick: u32) {
         // First, because the holder may answer at once, and takes it back then: for a moment a worker would seem idle that is
         // not, and a moment may be long for a thread that loses its CPU.
         self.idle.distract();
-        let first = self.core(core).ask_to_return(tick);
-        if !first {
+        if !self.core(core).ask_to_return(tick) {
             self.idle.attract();
         }
-        first
     }
 
     /// The poll that a core was in is over: if it had been asked to return, it has, and this is true: then the next yield point

@@ -257,7 +257,7 @@ impl IdleSet {
 
     /// Whether a worker is in the set. A worker that goes to sleep is, before the fence of its count-out; the caller has one too.
     #[inline]
-    pub(super) fn is_asleep(&self, worker: usize) -> bool {
+    pub(crate) fn is_asleep(&self, worker: usize) -> bool {
         // Ordering: relaxed; the fences order it against what the worker looks at before it parks.
         self.asleep[worker].load(Relaxed)
     }

@@ -26,8 +26,7 @@ impl<T: PointerSized> Scheduler<T> {
         remote.set_may_have_task(false);
         self.cease_to_be_polite(core);
         core.take_unannounced();
-        let announced = if self.work_waits() { self.announce() } else { None };
-        announced.or_else(|| self.idle.wake_one())
+        self.announce()
     }
 }
 

@@ -24,6 +24,7 @@ pub struct Builder {
     class: Option<Class>,
     // Of a pinned task.
     worker: Option<usize>,
+    preemptible: bool,
 }
 
 impl Builder {
@@ -68,6 +69,41 @@ impl Builder {
         self
     }
 
+    /// Whether the OS is to preempt the polls of the task, at any instruction, for whatever else there is to run. For
+    /// background work whose polls are long and that you cannot cut: a compressor, a sort, somebody else's library. The
+    /// task is of the [background](Class::Background), whatever the class says.
+    ///
+    /// It never runs on a worker. Its polls are made by threads of the lowest priority, as many as there are workers, first
+    /// come, first served; they have what the workers leave of the CPUs. A foreground task that becomes runnable does not wait
+    /// for such a poll, not even for its next yield point: the kernel takes the CPU away. For the same reason **a lock that the
+    /// task holds may stay taken while others go first**: whatever waits for the lock then waits for the background.
+    /// A task that shares locks with the foreground is better off with yield points where it holds none
+    /// ([`yield_now_if_busy`](crate::yield_now_if_busy)).
+    ///
+    /// Yield points in the task give way to other preemptible tasks, every 10 ms. A blocking job does the same without being
+    /// told: [`spawn_blocking`](crate::spawn_blocking) in a background task.
+    ///
+    /// # Not guaranteed
+    ///
+    /// That the system lowers the threads: it may refuse, and has no such thing outside of Linux.
+    /// [`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused) tells. Nor any part of the CPUs while workers
+    /// want all of them, be it for polite background tasks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// fn compress(text: &str) -> usize {
+    ///     text.len() / 2 // after a second or two
+    /// }
+    ///
+    /// let job = giveway::task::Builder::new().preemptible(true).spawn(async { compress("a long text") });
+    /// assert_eq!(giveway::block_on(job).unwrap(), 5);
+    /// ```
+    pub fn preemptible(mut self, preemptible: bool) -> Self {
+        self.preemptible = preemptible;
+        self
+    }
+
     /// Spawns onto the current runtime, like [`spawn`](super::spawn).
     ///
     /// # Panics
@@ -86,6 +122,9 @@ impl Builder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        if self.preemptible {
+            return context::spawn_lowered(&context::current_or_default(), self.name, Location::caller(), future);
+        }
         context::spawn(self.name, self.class, Location::caller(), future)
     }
 
@@ -109,6 +148,9 @@ impl Builder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        if self.preemptible {
+            return context::spawn_lowered(&handle.shared, self.name, Location::caller(), future);
+        }
         context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
     }
 
@@ -132,7 +174,8 @@ impl Builder {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        blocking::spawn_on(&handle.shared, self.name, self.class, Location::caller(), f)
+        let class = self.class_of_job();
+        blocking::spawn_on(&handle.shared, self.name, class, Location::caller(), f)
     }
 
     /// The worker that a [pinned](Self::spawn_pinned) task stays on: one of
@@ -158,7 +201,8 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// Where [`spawn`](super::spawn) does; and if the runtime does not have the worker that was chosen.
+    /// Where [`spawn`](super::spawn) does; if the runtime does not have the worker that was chosen; and if the task is to be
+    /// [preemptible](Self::preemptible) too.
     ///
     /// # Examples
     ///
@@ -172,6 +216,7 @@ impl Builder {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
+        self.refuse_to_pin();
         let shared = context::current_or_default();
         pinned::spawn_on(&shared, self.name, self.class, self.worker, Location::caller(), f)
     }
@@ -180,7 +225,8 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`, and if the runtime does not have the worker that was chosen.
+    /// In the child of a `fork`, if the runtime does not have the worker that was chosen, and if the task is to be
+    /// [preemptible](Self::preemptible) too.
     ///
     /// # Examples
     ///
@@ -192,6 +238,7 @@ impl Builder {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
+        self.refuse_to_pin();
         pinned::spawn_on(&handle.shared, self.name, self.class, self.worker, Location::caller(), f)
     }
 
@@ -216,7 +263,8 @@ impl Builder {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        blocking::spawn(self.name, self.class, Location::caller(), f)
+        let class = self.class_of_job();
+        blocking::spawn(self.name, class, Location::caller(), f)
     }
 
     /// Spawns onto the current runtime and adds the task to a set.
@@ -241,5 +289,18 @@ impl Builder {
         F::Output: Send + 'static,
     {
         set.add(self.spawn(future))
+    }
+
+    /// A job that is to be preempted is one of the background.
+    fn class_of_job(&self) -> Option<Class> {
+        if self.preemptible { Some(Class::Background) } else { self.class }
+    }
+
+    #[track_caller]
+    fn refuse_to_pin(&self) {
+        assert!(
+            !self.preemptible,
+            "a task cannot be both pinned and preemptible: a pinned one stays on a worker's thread, which is not lowered"
+        );
     }
 }

@@ -95,8 +95,8 @@ pub(crate) struct Meta {
     traits: Cell<u8>,
     // Where the task is. Written by whoever spawns, polls or queues it, of whom there is one at a time; read by dumps.
     mark: AtomicU16,
-    // `REGISTERED`: the registry has this task; `PACED`: it has a pacer, and its polls are timed. Belongs to whoever spawns,
-    // polls or drops it, of whom there is one at a time.
+    // `REGISTERED`: the registry has this task; `PACED`: it has a pacer, and its polls are timed; `LOWERED`: it is polled on
+    // lowered threads. Belongs to whoever spawns, queues, polls or drops it, of whom there is one at a time.
     known: Cell<u8>,
     // The number of the registry's shard, for the same; for a pinned task that of its worker.
     pub(crate) shard: Cell<u16>,
@@ -116,6 +116,7 @@ const OFFSET_UNIT: usize = 4;
 
 const REGISTERED: u8 = 1;
 const PACED: u8 = 2;
+const LOWERED: u8 = 4;
 
 const _: () = assert!(size_of::<Meta>() <= 7 * size_of::<u64>());
 
@@ -228,6 +229,19 @@ impl Meta {
     /// The task has a pacer. For whoever polls it.
     pub(crate) fn set_paced(&self) {
         self.known.set(self.known.get() | PACED);
+    }
+
+    /// Whether the task is polled on lowered threads. For whoever queues it.
+    #[inline]
+    pub(crate) fn is_lowered(&self) -> bool {
+        self.known.get() & LOWERED != 0
+    }
+
+    /// The task is polled on lowered threads from now on, or by workers. For whoever spawns or queues it.
+    pub(crate) fn set_lowered(&self, lowered: bool) {
+        debug_assert!(self.is_background(), "the foreground is never lowered");
+        let known = self.known.get() & !LOWERED;
+        self.known.set(if lowered { known | LOWERED } else { known });
     }
 
     /// Where the task was a moment ago.

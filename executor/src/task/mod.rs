@@ -126,7 +126,8 @@ pub fn yield_now() -> YieldNow {
 
 /// The number of the worker that runs on this thread: of [`Handle::workers`](crate::Handle::workers), from 0.
 ///
-/// None on a thread that is none, and in a task that has lost its worker's place in
+/// None on a thread that is none, on a [spare worker](crate::Builder::max_spare_workers), in a task that is
+/// [preemptible](Builder::preemptible), and in one that has lost its worker's place in
 /// [`block_in_place`] or a nested [`block_on`](crate::block_on), up to its next await.
 ///
 /// # Examples
@@ -138,7 +139,10 @@ pub fn yield_now() -> YieldNow {
 /// });
 /// ```
 pub fn worker() -> Option<usize> {
-    context::with_worker(|worker| worker.map(|worker| worker.index()))
+    context::with_worker(|worker| {
+        let worker = worker.filter(|worker| !worker.shared().is_spare(worker.index()))?;
+        Some(worker.index())
+    })
 }
 
 /// The id of the task that is running on this thread. In the destructor of a future or an output it is that of the task it

@@ -152,6 +152,10 @@ pub(crate) fn schedule(runnable: Runnable, info: ScheduleInfo) {
 fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
     // SAFETY: the runtime is alive, as argued at `schedule`.
     let shared = unsafe { runnable.metadata().runtime() };
+    if runnable.metadata().is_lowered() {
+        runnable.metadata().set_mark(Mark::QUEUED);
+        return shared.push_lowered(runnable);
+    }
     shared.meter.queued_from_outside(runnable.metadata(), || shared.now());
     let gives_way = |away: &Worker| away.belongs_to(&shared) && away.left_asked.get() > 0;
     if info.woken_while_running && context::with_away(|away| away.is_some_and(gives_way)) {
@@ -295,6 +299,8 @@ impl Worker {
         if woken_while_running {
             // Only the task that ran here last comes this way, right after its poll.
             self.schedule_again(runnable);
+        } else if runnable.metadata().is_background() && runnable.metadata().is_lowered() {
+            self.shared.push_lowered(runnable);
         } else if runnable.metadata().is_background() && scheduler.idle.nobody_idle() {
             self.shared.push_background(runnable);
         } else {

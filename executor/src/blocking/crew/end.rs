@@ -1,14 +1,16 @@
 //! The end of a crew: jobs that were accepted run, unless the shutdown gives up on them. See `runtime/shutdown.md`.
 
-use super::{Crew, State, Work};
+use super::{Crew, Kind, State, Work};
 use crate::runtime::{Shared, wait_while};
+use crate::task::Runnable;
 use std::sync::Arc;
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 
 /// What a crew has not brought to its end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Left {
+    pub(crate) kind: Kind,
     /// How many threads have not ended.
     pub(crate) threads: usize,
     /// What they do.
@@ -18,13 +20,17 @@ pub(crate) struct Left {
 }
 
 impl Crew {
-    /// Accepts no job any more. Those that were accepted run, and the threads end when none is left.
-    pub(crate) fn close(&self) {
+    /// Accepts no job any more. Those that were accepted run, and the threads end when none is left. Polls that wait are given
+    /// back: their tasks are dropped with all others.
+    pub(crate) fn close(&self) -> Vec<Runnable> {
         let mut state = self.lock();
         state.closed = true;
         let idle = std::mem::take(&mut state.idle);
+        let polls = if self.kind() == Kind::Lowered { state.jobs.drain(..).collect() } else { Vec::new() };
+        self.publish(&state);
         drop(state);
         idle.iter().for_each(|(_, parker)| parker.unpark());
+        polls
     }
 
     /// Whether no job is left to begin, nor will ever be.
@@ -40,15 +46,16 @@ impl Crew {
 
     /// What is left after [`Self::close`].
     pub(crate) fn left(&self) -> Left {
-        self.lock().left()
+        self.lock().left(self.kind())
     }
 
     /// Cancels the jobs that no thread has taken, after [`Self::close`]. What was left before that.
     pub(crate) fn give_up(&self, shared: &Arc<Shared>) -> Left {
         let mut state = self.lock();
-        let left = state.left();
+        let left = state.left(self.kind());
         let given_up = std::mem::take(&mut state.jobs);
         state.given_up.extend(given_up);
+        self.publish(&state);
         // All threads that there are may be stuck in a job.
         let one_more = (!left.waiting.is_empty()).then(|| state.reserve());
         drop(state);
@@ -78,9 +85,11 @@ impl Crew {
 
 impl State {
     /// What is left.
-    fn left(&self) -> Left {
+    fn left(&self, kind: Kind) -> Left {
         Left {
-            threads: self.members.len() + self.away.len(),
+            kind,
+            // Those that hold a core are counted with the cores.
+            threads: self.members.len().saturating_sub(self.standing_in) + self.away.len(),
             going_on: self.going_on().cloned().collect(),
             waiting: self.jobs.iter().map(Work::of).collect(),
         }

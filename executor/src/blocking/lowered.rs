@@ -1,0 +1,121 @@
+//! Polls on lowered threads: what the OS is to preempt.
+//!
+//! A yield point lets the foreground go first within microseconds, if it is reached. A compressor, a sort or somebody else's
+//! library has none, and a worker that polls such a task is held for as long as that takes. So a task that says so
+//! ([`task::Builder::preemptible`](crate::task::Builder::preemptible)) is never polled by a worker. It waits in the queue of a crew
+//! whose threads have the lowest priority, and the kernel takes the CPU from it, at any instruction, for whatever a worker has to
+//! do.
+//!
+//! A lowered thread holds no core. What its task wakes or spawns goes where what other threads wake and spawn goes; its yield
+//! points give way to other tasks of its kind alone, after [`SLICE`], for to all others the kernel gives way. At the gate it
+//! counts as a poll without a core (`blocking/hand_off.md`), so that the runtime does not end under it.
+
+use super::Kind;
+use crate::runtime::{Phase, Shared, context};
+use crate::sched::{Pace, Settings};
+use crate::task::{Class, Meta, Runnable, with_polled};
+use giveway_budget::{OPERATIONS, with_budget};
+use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_host};
+use std::cell::Cell;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// How long a poll goes on past its yield points, in nanoseconds: what the monitor grants polls on workers.
+const SLICE: u64 = 10_000_000;
+
+/// Polls a task on the calling thread, which is a lowered one.
+pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) {
+    shared.gate.join();
+    if shared.gate.phase() == Phase::Open {
+        let (meta, now) = (task.metadata(), shared.now());
+        meta.take_mark();
+        let (id, is_paced) = (meta.id, meta.is_paced());
+        let host = Slice::new(shared, now);
+        if is_paced {
+            host.paced_since.set(Some(now));
+        }
+        context::in_job(shared, id, Class::Background, || {
+            with_host(&host, || {
+                if is_paced {
+                    paced_poll_begins();
+                }
+                with_budget(OPERATIONS, || task.run())
+            })
+        });
+    } else {
+        drop(task);
+    }
+    shared.leave_after_poll(|| ());
+}
+
+/// The host of one poll.
+struct Slice<'a> {
+    shared: &'a Arc<Shared>,
+    pace: Pace,
+    // Tells the tickets of this poll from all others.
+    number: u64,
+    until: u64,
+    // If the task is paced: since when the poll goes on, or since when it was told how long it takes.
+    paced_since: Cell<Option<u64>>,
+}
+
+impl<'a> Slice<'a> {
+    fn new(shared: &'a Arc<Shared>, now: u64) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        // Ordering: relaxed; all that matters is that it is nobody else's.
+        let number = NUMBER.fetch_add(1, Relaxed);
+        let pace = Pace::new(Settings::default().wide_look_interval);
+        Self { shared, pace, number, until: now + SLICE, paced_since: Cell::new(None) }
+    }
+
+    /// Whether the poll has had its time, or the runtime closes. With nobody else in the queue the task is polled again at
+    /// once; but it may have been aborted.
+    fn is_over(&self) -> bool {
+        let (shared, now) = (self.shared, self.shared.now());
+        if self.pace.ran_out() {
+            // Begins the next count.
+            self.pace.due(now, None);
+        }
+        (now >= self.until || shared.gate.phase() != Phase::Open) && !shared.birth.is_elsewhere()
+    }
+
+    fn ticket(&self) -> Ticket {
+        // Those of workers have the highest bit, those of threads in `block_on` neither.
+        Ticket::new(NonZeroU64::new(1 << 62 | self.number & ((1 << 62) - 1)).expect("a bit is set"))
+    }
+}
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+static NOBODY: AtomicIsize = AtomicIsize::new(0);
+static NOTHING: AtomicUsize = AtomicUsize::new(0);
+
+impl Host for Slice<'_> {
+    fn signs(&self) -> Signs<'_> {
+        let queued = [self.shared.crew_of(Kind::Lowered).queued(), &NOTHING];
+        Signs { idle: &NOBODY, asked: &NEVER, queued, countdown: self.pace.countdown() }
+    }
+
+    fn work_waits(&self) -> bool {
+        self.is_over()
+    }
+
+    fn give_way(&self) -> Option<Ticket> {
+        self.is_over().then(|| self.ticket())
+    }
+
+    fn take_back(&self, ticket: Ticket) -> bool {
+        // Nothing is noted: the task has woken itself, and so goes to the back of the queue.
+        ticket == self.ticket()
+    }
+
+    fn paced(&self) -> Option<Paced> {
+        let now = self.shared.now();
+        if self.shared.birth.is_elsewhere() {
+            return None;
+        }
+        with_polled(|task| task.map(Meta::set_paced));
+        let spent = self.paced_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
+        Some(Paced::new(self.shared.elastic.admission(self.shared), now, spent))
+    }
+}

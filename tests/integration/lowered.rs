@@ -1,0 +1,308 @@
+//! Preemptible tasks: polled on threads of the lowest priority, where the kernel makes room for everything else.
+
+#[cfg(target_os = "linux")]
+use super::io_faults::refuse_call;
+use giveway::metrics::TaskState;
+use giveway::task::{Builder, Class, JoinHandle};
+use giveway::{Runtime, spawn, yield_now, yield_now_if_busy};
+use giveway_tests::{Drops, Gate, Wakers, eventually, hold, in_child, panic_of, rounds, runtime, watch, with_runtimes};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+fn preemptible() -> Builder {
+    Builder::new().preemptible(true)
+}
+
+/// Tasks that compute in one poll until they are told to stop.
+struct Endless {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Endless {
+    /// So many, of which as many as there are lowered threads are in their polls by now.
+    fn start(runtime: &Runtime, tasks: usize) -> Self {
+        let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let poll = || {
+            let (stop, begun) = (stop.clone(), begun.clone());
+            async move {
+                begun.fetch_add(1, Relaxed);
+                while !stop.load(Relaxed) {
+                    thread::yield_now();
+                }
+            }
+        };
+        let handles = (0..tasks).map(|_| preemptible().name("mill").spawn_on(poll(), runtime.handle())).collect();
+        let threads = tasks.min(runtime.handle().workers());
+        eventually(|| begun.load(Relaxed) == threads);
+        Self { stop, tasks: handles }
+    }
+
+    fn end(self, runtime: &Runtime) {
+        self.stop.store(true, Relaxed);
+        self.tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn nice() -> i32 {
+    // SAFETY: asks for a number of the calling thread, and touches no memory.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn it_is_polled_on_a_lowered_thread_at_each_poll_and_is_of_the_background() {
+    with_runtimes(|runtime| {
+        let task = async {
+            let mut here = Vec::new();
+            for _ in 0..3 {
+                here.push((nice(), giveway::task::worker(), giveway::task::class()));
+                giveway::time::sleep(Duration::from_millis(1)).await;
+                yield_now().await;
+            }
+            let child = spawn(async { (nice(), giveway::task::class()) });
+            (here, child.await.unwrap())
+        };
+        // Whatever the class says.
+        let builder = preemptible().class(Class::Foreground);
+        let (here, child) = runtime.block_on(builder.spawn_on(task, runtime.handle())).unwrap();
+        assert_eq!(here, vec![(19, None, Class::Background); 3]);
+        let own = nice();
+        assert_eq!(child, (own, Class::Background), "a child inherits the class, and is a task like others");
+        assert_eq!(runtime.block_on(preemptible().spawn_blocking_on(nice, runtime.handle())).unwrap(), 19);
+    });
+}
+
+/// On workers such polls would stop everything.
+#[test]
+fn everything_goes_on_beside_more_endless_polls_than_there_are_threads() {
+    with_runtimes(|runtime| {
+        let workers = runtime.handle().workers();
+        let endless = Endless::start(runtime, 3 * workers);
+        let metrics = runtime.metrics();
+        assert_eq!((metrics.lowered_threads, metrics.lowered_running), (workers, workers), "{metrics}");
+        assert_eq!(metrics.lowered_queued, 2 * workers, "{metrics}");
+        assert!(metrics.to_string().contains("lowered polls "), "{metrics}");
+        runtime.block_on(async {
+            giveway::time::sleep(Duration::from_millis(1)).await;
+            spawn(async { yield_now().await }).await.unwrap();
+            giveway::spawn_background(async { giveway::time::sleep(Duration::from_millis(1)).await }).await.unwrap();
+            giveway::spawn_blocking(|| ()).await.unwrap();
+        });
+        let dump = runtime.handle().dump();
+        let tasks = || dump.tasks().iter().filter(|task| task.name.as_deref() == Some("mill"));
+        let state = |state| tasks().filter(move |task| task.state == state);
+        assert_eq!(state(TaskState::Running { worker: None }).count(), workers, "{dump}");
+        assert_eq!(state(TaskState::Queued).count(), 2 * workers, "{dump}");
+        endless.end(runtime);
+        assert_eq!(runtime.metrics().lowered_queued, 0);
+    });
+}
+
+/// The others would wait for ever: there is one thread.
+#[test]
+fn those_with_yield_points_take_turns() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let rounds = Arc::new([const { AtomicUsize::new(0) }; 3]);
+    let job = |number: usize| {
+        let rounds = rounds.clone();
+        async move {
+            while rounds.iter().any(|rounds| rounds.load(Relaxed) == 0) {
+                rounds[number].fetch_add(1, Relaxed);
+                yield_now_if_busy().await;
+            }
+        }
+    };
+    let jobs: Vec<_> = (0..3).map(|number| preemptible().spawn_on(job(number), runtime.handle())).collect();
+    jobs.into_iter().for_each(|job| runtime.block_on(job).unwrap());
+}
+
+#[test]
+fn those_that_spend_their_budget_take_turns() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let done = Arc::new(AtomicBool::new(false));
+    let waits = done.clone();
+    let spends = async move {
+        while !waits.load(Relaxed) {
+            giveway::budget::consume().await;
+        }
+    };
+    let spends = preemptible().spawn_on(spends, runtime.handle());
+    let ends = preemptible().spawn_on(async move { done.store(true, Relaxed) }, runtime.handle());
+    runtime.block_on(ends).unwrap();
+    runtime.block_on(spends).unwrap();
+}
+
+#[test]
+fn an_abort_arrives_at_a_yield_point_with_nobody_else_in_the_queue() {
+    with_runtimes(|runtime| {
+        let begun = Gate::new();
+        let begins = begun.clone();
+        let task = preemptible().spawn_on(
+            async move {
+                begins.open();
+                loop {
+                    yield_now_if_busy().await;
+                }
+            },
+            runtime.handle(),
+        );
+        begun.wait();
+        task.abort();
+        assert!(runtime.block_on(task).unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn it_may_wake_and_be_woken_spawn_panic_and_block() {
+    with_runtimes(|runtime| {
+        let (send, receive) = async_channel::bounded::<u32>(1);
+        let counts = preemptible().spawn_on(
+            async move {
+                for number in 0..100 {
+                    send.send(number).await.unwrap();
+                    if number % 10 == 0 {
+                        giveway::block_in_place(|| spawn(async {}));
+                        giveway::block_on(spawn(async {})).unwrap();
+                    }
+                }
+            },
+            runtime.handle(),
+        );
+        let sum = runtime.block_on(async {
+            let mut sum = 0;
+            while let Ok(number) = receive.recv().await {
+                sum += number;
+            }
+            sum
+        });
+        assert_eq!(sum, 4_950);
+        runtime.block_on(counts).unwrap();
+        let panics = preemptible().spawn_on(async { panic!("on purpose") }, runtime.handle());
+        assert!(runtime.block_on(panics).unwrap_err().is_panic());
+        assert_eq!(runtime.block_on(preemptible().spawn_on(async { 1 }, runtime.handle())).unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_shutdown_drops_those_that_wait_or_are_queued_and_names_those_that_do_not_return() {
+    for workers in [1, 2] {
+        let _watch = watch();
+        let (runtime, drops, wakers) = (runtime(workers), Drops::of(20), Wakers::default());
+        let waiting: Vec<_> =
+            (0..10).map(|n| preemptible().spawn_on(wakers.park(drops.counter(n)), runtime.handle())).collect();
+        eventually(|| wakers.len() == 10);
+        let endless = Endless::start(&runtime, workers);
+        let queued: Vec<_> =
+            (10..20).map(|n| preemptible().spawn_on(hold(drops.counter(n)), runtime.handle())).collect();
+        let report = runtime.shutdown_timeout(Duration::from_millis(1));
+        let names: Vec<_> = report.stuck_tasks().iter().map(|task| (task.name(), task.worker())).collect();
+        assert_eq!(names, vec![(Some("mill"), None); workers], "{report}");
+        assert!(report.to_string().contains("keeps a lowered thread"), "{report}");
+        assert!(!report.stuck_tasks()[0].is_blocking_job());
+        for task in waiting.into_iter().chain(queued) {
+            assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+        }
+        drops.assert_each_once();
+        endless.stop.store(true, Relaxed);
+        for task in endless.tasks {
+            futures::executor::block_on(task).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_drop_waits_for_polls_that_go_on_and_ends_polite_ones() {
+    with_runtimes(|_| {
+        let runtime = runtime(2);
+        let endless = Endless::start(&runtime, 1);
+        let polite = preemptible().spawn_on(
+            async {
+                loop {
+                    yield_now_if_busy().await;
+                }
+            },
+            runtime.handle(),
+        );
+        let dropper = thread::spawn(move || drop(runtime));
+        assert!(futures::executor::block_on(polite).unwrap_err().is_cancelled());
+        assert!(!dropper.is_finished(), "a poll goes on");
+        endless.stop.store(true, Relaxed);
+        dropper.join().unwrap();
+        assert!(endless.tasks.iter().all(JoinHandle::is_finished));
+    });
+}
+
+/// From tasks, threads and wakers, while the runtime comes to its end.
+#[test]
+fn those_spawned_and_woken_while_the_runtime_is_dropped_end_once() {
+    for _ in rounds(200) {
+        let _watch = watch();
+        let (runtime, drops, wakers) = (runtime(2), Drops::of(60), Wakers::default());
+        let handle = runtime.handle().clone();
+        let parked: Vec<_> = (0..20).map(|n| preemptible().spawn_on(wakers.park(drops.counter(n)), &handle)).collect();
+        let spawner = {
+            let (handle, drops) = (handle.clone(), drops.clone());
+            thread::spawn(move || {
+                let spawn = |n| preemptible().spawn_on(hold(drops.counter(n)), &handle);
+                (20..60).map(spawn).collect::<Vec<_>>()
+            })
+        };
+        let waker = thread::spawn({
+            let wakers = wakers.clone();
+            move || wakers.wake_all()
+        });
+        drop(runtime);
+        let spawned = spawner.join().unwrap();
+        waker.join().unwrap();
+        for task in parked.into_iter().chain(spawned) {
+            let _ended = futures::executor::block_on(task);
+        }
+        drops.assert_each_once();
+    }
+}
+
+#[test]
+fn a_task_cannot_be_pinned_and_preemptible() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let message = panic_of(|| preemptible().spawn_pinned_on(|| async {}, runtime.handle()));
+    assert!(message.contains("both pinned and preemptible"), "{message}");
+}
+
+#[test]
+fn a_deadlock_of_preemptible_tasks_is_found() {
+    let _watch = watch();
+    let runtime = giveway::Builder::new().workers(1).detect_deadlock(true).build().unwrap();
+    let waits = preemptible().name("mill").spawn_on(std::future::pending::<()>(), runtime.handle());
+    let message = panic_of(|| runtime.block_on(waits));
+    assert!(message.contains("deadlock") && message.contains("\"mill\""), "{message}");
+}
+
+/// A container's filter, say.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_system_that_refuses_to_lower_threads_is_told_of_once_and_everything_works() {
+    const NAME: &str = "lowered::a_system_that_refuses_to_lower_threads_is_told_of_once_and_everything_works";
+    let child = in_child(NAME, &[], || {
+        let _watch = watch();
+        refuse_call(libc::SYS_setpriority, libc::EPERM);
+        let runtime = runtime(2);
+        assert!(!runtime.metrics().lowering_refused);
+        let tasks: Vec<_> = (0..10).map(|n| preemptible().spawn_on(async move { n }, runtime.handle())).collect();
+        let sum: i32 = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();
+        let job = Builder::new().class(Class::Background).spawn_blocking_on(|| 1, runtime.handle());
+        assert_eq!(sum + runtime.block_on(job).unwrap(), 46);
+        assert!(runtime.metrics().lowering_refused);
+        assert_eq!(nice(), 0);
+    });
+    let Some(child) = child else { return };
+    child.assert_success();
+    let said = child.output.matches("refuses to lower the priority").count();
+    assert_eq!(said, 1, "{child:?}");
+}
