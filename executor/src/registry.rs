@@ -102,7 +102,9 @@ impl Registry {
         let home = if meta.is_pinned() {
             meta.pinned_to()
         } else {
-            let home = context::with_worker(|worker| worker.map_or(0, |worker| worker.index()));
+            // The last one is for threads that hold no core: a lowered one must not keep a worker from its own.
+            let last = self.shards.len() - 1;
+            let home = context::with_worker(|worker| worker.map_or(last, |worker| worker.index()));
             // A thread of another runtime may have a higher number than we have shards.
             let home = home % self.shards.len();
             meta.shard.set(u16::try_from(home).expect("a runtime has at most `MAX_WORKERS` shards"));

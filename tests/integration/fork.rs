@@ -142,14 +142,19 @@ fn waking_and_aborting_in_a_forked_child_do_not_hang() {
         let runtime = runtime(2);
         let wakers = Wakers::default();
         let task = runtime.spawn(wakers.park(()));
-        eventually(|| wakers.len() == 1);
+        // Its wake-up would start a thread in the child.
+        let lowered = giveway::task::Builder::new().preemptible(true).spawn_on(wakers.park(()), runtime.handle());
+        eventually(|| wakers.len() == 2);
         let code = in_fork(|| {
             wakers.wake_all();
             task.abort();
             task.abort_handle().abort();
+            lowered.abort();
+            assert_eq!(std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "a thread was started");
         });
         assert_eq!(code, 0);
         assert!(!task.is_finished(), "the child's abort stayed in the child");
+        assert!(!lowered.is_finished(), "the child's abort stayed in the child");
     });
 }
 

@@ -158,6 +158,35 @@ fn an_abort_arrives_at_a_yield_point_with_nobody_else_in_the_queue() {
     });
 }
 
+/// The look of `should_yield` is not the last one: the yield point behind it looks too.
+#[test]
+fn a_loop_that_asks_before_it_gives_way_is_aborted_and_dropped() {
+    for aborts in [true, false] {
+        let _watch = watch();
+        let (runtime, begun) = (runtime(1), Gate::new());
+        let begins = begun.clone();
+        let task = preemptible().spawn_on(
+            async move {
+                begins.open();
+                loop {
+                    while !giveway::should_yield() {
+                        std::hint::spin_loop();
+                    }
+                    yield_now_if_busy().await;
+                }
+            },
+            runtime.handle(),
+        );
+        begun.wait();
+        if aborts {
+            task.abort();
+        } else {
+            drop(runtime);
+        }
+        assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+    }
+}
+
 #[test]
 fn it_may_wake_and_be_woken_spawn_panic_and_block() {
     with_runtimes(|runtime| {

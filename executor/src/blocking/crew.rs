@@ -182,14 +182,18 @@ impl Crew {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job. Gives it back if none is accepted any more.
-    pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable) -> Result<(), Runnable> {
+    /// Queues a job. Gives it back if none is accepted any more. `again`: by a thread of the crew that has just polled it, and
+    /// comes for the next one now.
+    pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable, again: bool) -> Result<(), Runnable> {
         let mut state = self.lock();
         if state.closed {
             return Err(job);
         }
         state.jobs.push_back(job);
         self.publish(&state);
+        if again && state.jobs.len() == 1 {
+            return Ok(());
+        }
         if state.running < self.articles.most {
             self.call_one(shared, state, self.articles.prompt.min(self.articles.most));
         }
@@ -245,7 +249,8 @@ impl Crew {
         let mut state = self.lock();
         let room = self.articles.most.saturating_sub(state.job_threads());
         let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
-        if state.jobs.is_empty() {
+        if state.jobs.is_empty() || room == 0 && state.idle.is_empty() {
+            // Nothing waits; or there are as many threads as there may be, and whoever is done with a job takes the next.
             self.stalled.store(false, Relaxed);
         } else if state.running < self.articles.most
             && let Some((_, parker)) = state.idle.pop()
@@ -526,6 +531,9 @@ fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
             Duty::Job(job) => {
                 if kind == Kind::Lowered {
                     lowered::poll(shared, job);
+                    // What it drops now at the end of the runtime is not its task's.
+                    crew.idle_again(me);
+                    shared.leave_after_poll(|| ());
                 } else {
                     let id = job.metadata().id;
                     context::in_job(shared, id, class, || job.run());
@@ -552,8 +560,9 @@ fn lower() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and reads no memory.
     let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } != 0;
+    #[cfg(target_os = "linux")]
+    return if refused { Err(io::Error::last_os_error()) } else { Ok(()) };
     // Elsewhere it would be the whole process.
     #[cfg(not(target_os = "linux"))]
-    let refused = false;
-    if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
+    Err(io::ErrorKind::Unsupported.into())
 }

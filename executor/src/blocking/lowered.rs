@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Orderin
 /// How long a poll goes on past its yield points, in nanoseconds: what the monitor grants polls on workers.
 const SLICE: u64 = 10_000_000;
 
-/// Polls a task on the calling thread, which is a lowered one.
+/// Polls a task on the calling thread, which is a lowered one. The caller owes [`Shared::leave_after_poll`].
 pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) {
     shared.gate.join();
     if shared.gate.phase() == Phase::Open {
@@ -46,7 +46,6 @@ pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) {
     } else {
         drop(task);
     }
-    shared.leave_after_poll(|| ());
 }
 
 /// The host of one poll.
@@ -77,7 +76,12 @@ impl<'a> Slice<'a> {
             // Begins the next count.
             self.pace.due(now, None);
         }
-        (now >= self.until || shared.gate.phase() != Phase::Open) && !shared.birth.is_elsewhere()
+        let over = (now >= self.until || shared.gate.phase() != Phase::Open) && !shared.birth.is_elsewhere();
+        if over {
+            // The answer may have been for somebody who only asked: the next yield point is to hear it too.
+            self.pace.hurry();
+        }
+        over
     }
 
     fn ticket(&self) -> Ticket {

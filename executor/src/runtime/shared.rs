@@ -284,7 +284,7 @@ impl Shared {
             scheduler,
             workers,
             posts: (0..workers + spares).map(|_| CachePadded::new(Post::new())).collect(),
-            registry: Registry::new(workers),
+            registry: Registry::new(workers + 1),
             gate: Gate::new(workers, spares),
             monitor: Monitor::new({
                 let reactor = reactor.clone();
@@ -344,14 +344,20 @@ impl Shared {
     }
 
     /// Queues a task that is polled on lowered threads.
+    ///
+    /// `again`: its poll has just returned on the calling thread.
     #[cold]
-    pub(crate) fn push_lowered(self: &Arc<Self>, runnable: Runnable) {
+    pub(crate) fn push_lowered(self: &Arc<Self>, runnable: Runnable, again: bool) {
         if let Some(number) = runnable.metadata().mark().number() {
             // It is not timed. Its entry is for others.
             self.meter.stamps.take(number);
-            runnable.metadata().set_mark(Mark::QUEUED);
         }
-        if let Err(runnable) = self.lowered_crew.submit(self, runnable) {
+        runnable.metadata().set_mark(Mark::QUEUED);
+        if self.birth.is_elsewhere() {
+            // The child of a fork has none of the threads, and is to start none.
+            return self.inject(runnable);
+        }
+        if let Err(runnable) = self.lowered_crew.submit(self, runnable, again) {
             // The runtime closes: a worker drops it, as all others.
             self.inject_late(runnable);
         }
@@ -471,7 +477,7 @@ impl Shared {
     /// Queues a new task that is polled on lowered threads.
     pub(crate) fn submit_lowered(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
-            self.push_lowered(runnable);
+            self.push_lowered(runnable, false);
         } else {
             drop(runnable);
         }

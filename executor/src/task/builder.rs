@@ -86,8 +86,8 @@ impl Builder {
     /// # Not guaranteed
     ///
     /// That the system lowers the threads: it may refuse, and has no such thing outside of Linux.
-    /// [`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused) tells. Nor any part of the CPUs while workers
-    /// want all of them, be it for polite background tasks.
+    /// [`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused) tells. If it does not even start one, workers poll
+    /// the task. Nor any part of the CPUs while workers want all of them, be it for polite background tasks.
     ///
     /// # Examples
     ///

@@ -153,8 +153,9 @@ fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
     // SAFETY: the runtime is alive, as argued at `schedule`.
     let shared = unsafe { runnable.metadata().runtime() };
     if runnable.metadata().is_lowered() {
+        // Its mark is of the poll that has ended, and no number.
         runnable.metadata().set_mark(Mark::QUEUED);
-        return shared.push_lowered(runnable);
+        return shared.push_lowered(runnable, info.woken_while_running);
     }
     shared.meter.queued_from_outside(runnable.metadata(), || shared.now());
     let gives_way = |away: &Worker| away.belongs_to(&shared) && away.left_asked.get() > 0;
@@ -300,7 +301,7 @@ impl Worker {
             // Only the task that ran here last comes this way, right after its poll.
             self.schedule_again(runnable);
         } else if runnable.metadata().is_background() && runnable.metadata().is_lowered() {
-            self.shared.push_lowered(runnable);
+            self.shared.push_lowered(runnable, false);
         } else if runnable.metadata().is_background() && scheduler.idle.nobody_idle() {
             self.shared.push_background(runnable);
         } else {

@@ -84,12 +84,15 @@ impl Actor {
     pub(crate) fn start(&mut self, fate: Fate, body: impl Future<Output = ()> + Send + 'static) -> Started {
         let (ticket, expected) = self.ticket(fate);
         let task = with_ticket(ticket, body);
-        let handle = match self.random.below(8) {
-            0 => giveway::spawn_background(task),
-            1 => self.world.handle().spawn(task),
-            2 => self.world.handle().spawn_background(task),
-            3 => Builder::new().name("named").spawn(task),
-            4 => Builder::new().class(Class::Foreground).spawn_on(task, self.world.handle()),
+        let handle = match self.random.below(64) {
+            ..8 => giveway::spawn_background(task),
+            8..16 => self.world.handle().spawn(task),
+            16..24 => self.world.handle().spawn_background(task),
+            24..32 => Builder::new().name("named").spawn(task),
+            32..40 => Builder::new().class(Class::Foreground).spawn_on(task, self.world.handle()),
+            // Each poll is a context switch or two.
+            40 => Builder::new().preemptible(true).spawn(task),
+            41 => Builder::new().preemptible(true).name("named").spawn_on(task, self.world.handle()),
             _ => giveway::spawn(task),
         };
         Started { handle, expected }

@@ -43,6 +43,7 @@ pub(crate) const ACTS: &[Act] = acts![
     80 yields::yields,
     40 yields::background,
     10 yields::paced,
+    1 yields::stubborn,
     60 timers::timers,
     30 timers::moved,
     50 cancel::aborts,

@@ -88,3 +88,22 @@ pub(crate) async fn paced(actor: &mut Actor) {
     let tasks = tasks.collect();
     join_all(tasks).await;
 }
+
+/// Tasks whose polls go on for so long that spare workers come, as many as there are workers and more, and short ones beside
+/// them.
+pub(crate) async fn stubborn(actor: &mut Actor) {
+    let count = 1 + actor.random.small(7);
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        let mut random = actor.random.child();
+        tasks.push(actor.start(Fate::Finishes, async move {
+            for _ in 0..1 + random.below(2) {
+                std::thread::sleep(Duration::from_millis(random.below(40)));
+                polite(random.child(), 2).await;
+            }
+        }));
+        let random = actor.random.child();
+        tasks.push(actor.start(Fate::Finishes, polite(random, 16)));
+    }
+    join_all(tasks).await;
+}
