@@ -358,9 +358,15 @@ impl Shared {
             return self.inject(runnable);
         }
         if let Err(runnable) = self.lowered_crew.submit(self, runnable, again) {
-            // The runtime closes: a worker drops it, as all others.
-            self.inject_late(runnable);
+            self.end_lowered(runnable);
         }
+    }
+
+    /// The runtime closes: has a worker end a task of the lowered threads. It is told to, because the gate may still be open,
+    /// and the worker would poll it.
+    pub(crate) fn end_lowered(self: &Arc<Self>, runnable: Runnable) {
+        runnable.metadata().abort();
+        self.inject_late(runnable);
     }
 
     /// Queues a task that should be polled on lowered threads for the workers: there are no such threads.

@@ -1,7 +1,6 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file.
 
 use super::{Shared, ShutdownReport, context, waiting};
-use crate::blocking::Kind;
 use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::Meta;
@@ -153,15 +152,12 @@ impl Shared {
     /// Closes the runtime and sends everybody to their end. Does not wait.
     pub(crate) fn close(self: &Arc<Self>) {
         // Before the gate: who sees that closed finds that jobs are refused.
-        for kind in [Kind::Blocking, Kind::Background] {
-            let _no_polls = self.crew_of(kind).close();
+        // So are polls on lowered threads; those that wait are for the workers to end, which may be gone once it is closed.
+        for task in self.crews().iter().flat_map(|crew| crew.close()) {
+            self.end_lowered(task);
         }
         if !self.gate.close() {
             return;
-        }
-        // After the gate: what is given back, or refused from now on, is dropped by a worker and not polled by one.
-        for task in self.crew_of(Kind::Lowered).close() {
-            self.inject_late(task);
         }
         // Ordering: SeqCst fence, partner of the one in `Worker::leave_core`: either we see the loan below, or the lender sees
         // that the gate is closed.
