@@ -37,9 +37,15 @@ impl Lease {
 
     /// The loan that is open, if one is.
     pub(crate) fn on_loan(&self) -> Option<Loan> {
-        // Ordering: acquire, partner of the release in `lend`: whoever is sent for the core sees which task lends it.
-        let word = self.0.load(Acquire);
+        // Ordering: relaxed; `take` orders.
+        let word = self.0.load(Relaxed);
         (!word.is_multiple_of(2)).then_some(Loan(word))
+    }
+
+    /// Whether this loan was open a moment ago.
+    pub(crate) fn is_open(&self, Loan(loan): Loan) -> bool {
+        // Ordering: acquire, partner of the release in `lend`: whoever comes for the core sees which task lends it.
+        self.0.load(Acquire) == loan
     }
 }
 

@@ -397,7 +397,7 @@ impl Shared {
         // Before the core is taken: from then on the thread that has lent it is on its own. See `blocking/hand_off.md`.
         self.gate.join();
         // Nothing runs on a spare core that the monitor lends.
-        let running = post.running();
+        let running = if post.lease.is_open(loan) { post.running() } else { None };
         if let Some((id, spawned_at)) = running {
             let work = Work { id, name: None, spawned_at, worker: Some(core), since: Some(Instant::now()) };
             self.crew.note_away(core, loan, work);
