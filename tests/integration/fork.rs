@@ -39,7 +39,7 @@ pub(crate) fn in_fork(body: impl FnOnce()) -> i32 {
 }
 
 /// Whether every other thread of this process sleeps in the kernel, as far as the system tells.
-fn others_rest() -> bool {
+pub(super) fn others_rest() -> bool {
     let own = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return true };
     let others = threads.filter_map(Result::ok).filter(|thread| own.file_name() != Some(&*thread.file_name()));

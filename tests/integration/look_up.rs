@@ -77,6 +77,8 @@ fn a_look_up_for_which_the_os_refuses_a_thread_says_so() {
     isolated("look_up::a_look_up_for_which_the_os_refuses_a_thread_says_so", || {
         let _watch = watch();
         let runtime = giveway_tests::runtime(1);
+        // A thread that is just starting would be refused its memory, and end the process.
+        giveway_tests::eventually(super::fork::others_rest);
         refuse_threads(true);
         let refused: Vec<_> = (0..20).map(|_| runtime.block_on(lookup_host("localhost:7")).map(drop)).collect();
         refuse_threads(false);
