@@ -28,6 +28,11 @@ pub struct Load {
 }
 
 impl Load {
+    /// What a chunk of the background, and the work for a request, is made of.
+    pub fn spin(&self) -> fn(u64) {
+        if self.locked { spin_locked } else { spin }
+    }
+
     /// How many wake-ups or requests there are in all.
     pub fn events(&self) -> u32 {
         (self.time.as_secs_f64() * f64::from(self.rate)) as u32
@@ -65,11 +70,7 @@ impl<P: Peer> Background<P> {
             let done = Arc::new(CachePadded::new(AtomicU64::new(0)));
             chunks.push(done.clone());
             let chunk = move || {
-                if load.locked {
-                    spin_locked(load.chunk)
-                } else {
-                    spin(load.chunk)
-                }
+                load.spin()(load.chunk);
                 done.fetch_add(1, Relaxed);
                 stop.load(Relaxed)
             };

@@ -179,12 +179,18 @@ impl Peer for Giveway {
     sockets_by_tokios_names!(giveway, futures);
 }
 
-/// This project again: background tasks without yield points, which await a resource that spends the budget.
+/// This project again: background tasks without yield points. They await a resource that spends the budget; or, if
+/// `PREEMPTIBLE`, are on lowered threads.
 #[derive(Debug)]
-pub struct GivewayBackground;
+pub struct GivewayWithout<const PREEMPTIBLE: bool>;
 
-impl Peer for GivewayBackground {
-    const NAME: &'static str = "giveway, spawn_background";
+/// As `spawn_background` runs them.
+pub type GivewayBackground = GivewayWithout<false>;
+/// As the kernel preempts them.
+pub type GivewayPreemptible = GivewayWithout<true>;
+
+impl<const PREEMPTIBLE: bool> Peer for GivewayWithout<PREEMPTIBLE> {
+    const NAME: &'static str = if PREEMPTIBLE { "giveway, preemptible" } else { "giveway, spawn_background" };
     type Handle<T: Send + 'static> = Unwrapped<giveway::task::JoinHandle<T>>;
 
     fn start(_workers: usize) {
@@ -217,50 +223,8 @@ impl Peer for GivewayBackground {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        Unwrapped(giveway::spawn_background(future))
-    }
-
-    sockets_by_tokios_names!(giveway, futures);
-}
-
-/// This project again: background tasks on lowered threads, which the kernel preempts.
-#[derive(Debug)]
-pub struct GivewayPreemptible;
-
-impl Peer for GivewayPreemptible {
-    const NAME: &'static str = "giveway, preemptible";
-    type Handle<T: Send + 'static> = Unwrapped<giveway::task::JoinHandle<T>>;
-
-    fn start(_workers: usize) {
-        // It shares the other's runtime.
-    }
-
-    fn block_on<F: Future>(future: F) -> F::Output {
-        Giveway::block_on(future)
-    }
-
-    fn spawn<F>(future: F) -> Self::Handle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        Giveway::spawn(future)
-    }
-
-    fn yield_now() -> impl Future<Output = ()> + Send {
-        giveway::yield_now()
-    }
-
-    fn polite_yield() -> impl Future<Output = ()> + Send {
-        giveway::yield_now()
-    }
-
-    fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        Unwrapped(giveway::task::Builder::new().preemptible(true).spawn(future))
+        let builder = giveway::task::Builder::new().class(giveway::task::Class::Background);
+        Unwrapped(builder.preemptible(PREEMPTIBLE).spawn(future))
     }
 
     sockets_by_tokios_names!(giveway, futures);

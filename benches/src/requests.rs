@@ -9,7 +9,6 @@
 use crate::background::{Background, Load};
 use crate::peers::Peer;
 use crate::wake::ask_for_real_time;
-use crate::work::{spin, spin_locked};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
@@ -43,8 +42,7 @@ pub struct Outcome {
 /// If a request is lost.
 pub fn run<P: Peer>(load: Load) -> Outcome {
     let stamps = Stamps::new(load.events());
-    let work = if load.locked { spin_locked } else { spin };
-    let address = serve::<P>(work, load.work, stamps.clone());
+    let address = serve::<P>(load.spin(), load.work, stamps.clone());
     let background = Background::<P>::start(load);
     let beside = background.chunks_during(|| client(address, load, &stamps, true));
     background.end();

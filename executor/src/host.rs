@@ -117,7 +117,8 @@ impl Worker {
     }
 }
 
-fn ticket(number: u64) -> Ticket {
+/// Names a poll. Numbers of workers have the highest bit, those of lowered polls the second, those of `block_on` neither.
+pub(crate) fn ticket(number: u64) -> Ticket {
     Ticket::new(NonZeroU64::new(number).expect("a ticket has a bit set"))
 }
 
@@ -203,10 +204,10 @@ impl Host for Worker {
     }
 }
 
-static NEVER: AtomicBool = AtomicBool::new(false);
+pub(crate) static NEVER: AtomicBool = AtomicBool::new(false);
 static ALWAYS: AtomicBool = AtomicBool::new(true);
-static NOBODY: AtomicIsize = AtomicIsize::new(0);
-static NOTHING: AtomicUsize = AtomicUsize::new(0);
+pub(crate) static NOBODY: AtomicIsize = AtomicIsize::new(0);
+pub(crate) static NOTHING: AtomicUsize = AtomicUsize::new(0);
 static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// What the yield points of a worker look at, or those of a thread that is none and that nobody asks.

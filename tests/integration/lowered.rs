@@ -5,7 +5,9 @@ use super::io_faults::refuse_call;
 use giveway::metrics::TaskState;
 use giveway::task::{Builder, Class, JoinHandle};
 use giveway::{Runtime, spawn, yield_now, yield_now_if_busy};
-use giveway_tests::{Drops, Gate, Wakers, eventually, hold, in_child, panic_of, rounds, runtime, watch, with_runtimes};
+use giveway_tests::{
+    Drops, Endless, Gate, Wakers, eventually, hold, in_child, panic_of, rounds, runtime, watch, with_runtimes,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -15,35 +17,9 @@ fn preemptible() -> Builder {
     Builder::new().preemptible(true)
 }
 
-/// Tasks that compute in one poll until they are told to stop.
-struct Endless {
-    stop: Arc<AtomicBool>,
-    tasks: Vec<JoinHandle<()>>,
-}
-
-impl Endless {
-    /// So many, of which as many as there are lowered threads are in their polls by now.
-    fn start(runtime: &Runtime, tasks: usize) -> Self {
-        let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let poll = || {
-            let (stop, begun) = (stop.clone(), begun.clone());
-            async move {
-                begun.fetch_add(1, Relaxed);
-                while !stop.load(Relaxed) {
-                    thread::yield_now();
-                }
-            }
-        };
-        let handles = (0..tasks).map(|_| preemptible().name("mill").spawn_on(poll(), runtime.handle())).collect();
-        let threads = tasks.min(runtime.handle().workers());
-        eventually(|| begun.load(Relaxed) == threads);
-        Self { stop, tasks: handles }
-    }
-
-    fn end(self, runtime: &Runtime) {
-        self.stop.store(true, Relaxed);
-        self.tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
-    }
+/// So many endless polls, of which as many as there are lowered threads have begun.
+fn endless(runtime: &Runtime, tasks: usize) -> Endless {
+    Endless::start(runtime, || preemptible().name("mill"), tasks, tasks.min(runtime.handle().workers()))
 }
 
 #[cfg(target_os = "linux")]
@@ -81,7 +57,7 @@ fn it_is_polled_on_a_lowered_thread_at_each_poll_and_is_of_the_background() {
 fn everything_goes_on_beside_more_endless_polls_than_there_are_threads() {
     with_runtimes(|runtime| {
         let workers = runtime.handle().workers();
-        let endless = Endless::start(runtime, 3 * workers);
+        let endless = endless(runtime, 3 * workers);
         let metrics = runtime.metrics();
         assert_eq!((metrics.lowered_threads, metrics.lowered_running), (workers, workers), "{metrics}");
         assert_eq!(metrics.lowered_queued, 2 * workers, "{metrics}");
@@ -226,7 +202,7 @@ fn a_shutdown_drops_those_that_wait_or_are_queued_and_names_those_that_do_not_re
         let waiting: Vec<_> =
             (0..10).map(|n| preemptible().spawn_on(wakers.park(drops.counter(n)), runtime.handle())).collect();
         eventually(|| wakers.len() == 10);
-        let endless = Endless::start(&runtime, workers);
+        let endless = endless(&runtime, workers);
         let queued: Vec<_> =
             (10..20).map(|n| preemptible().spawn_on(hold(drops.counter(n)), runtime.handle())).collect();
         let report = runtime.shutdown_timeout(Duration::from_millis(1));
@@ -249,7 +225,7 @@ fn a_shutdown_drops_those_that_wait_or_are_queued_and_names_those_that_do_not_re
 fn a_drop_waits_for_polls_that_go_on_and_ends_polite_ones() {
     with_runtimes(|_| {
         let runtime = runtime(2);
-        let endless = Endless::start(&runtime, 1);
+        let endless = endless(&runtime, 1);
         let polite = preemptible().spawn_on(
             async {
                 loop {

@@ -2,10 +2,10 @@
 
 use giveway::task::JoinHandle;
 use giveway::{Builder, Runtime};
-use giveway_tests::{Gate, Patience, eventually, recv, watch, worker_counts};
+use giveway_tests::{Endless, Gate, Patience, eventually, recv, watch, worker_counts};
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -15,37 +15,9 @@ fn runtime(workers: usize) -> Runtime {
     Builder::new().workers(workers).build().unwrap()
 }
 
-/// Polls that compute until they are told to return.
-struct Endless {
-    stop: Arc<AtomicBool>,
-    tasks: Vec<JoinHandle<()>>,
-}
-
-impl Endless {
-    /// So many, each on a worker of its own by now.
-    fn start(runtime: &Runtime, polls: usize) -> Self {
-        let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let poll = || {
-            let (stop, begun) = (stop.clone(), begun.clone());
-            async move {
-                begun.fetch_add(1, Relaxed);
-                while !stop.load(Relaxed) {
-                    // The suite shares its CPUs; the worker does not notice.
-                    thread::yield_now();
-                }
-            }
-        };
-        let tasks = (0..polls).map(|_| runtime.spawn(poll())).collect();
-        eventually(|| begun.load(Relaxed) == polls);
-        Self { stop, tasks }
-    }
-
-    fn end(self, runtime: &Runtime) {
-        self.stop.store(true, Relaxed);
-        for task in self.tasks {
-            runtime.block_on(task).unwrap();
-        }
-    }
+/// So many endless polls, each on a worker of its own by now.
+fn endless(runtime: &Runtime, polls: usize) -> Endless {
+    Endless::start(runtime, giveway::task::Builder::new, polls, polls)
 }
 
 /// Runs `test` with every worker of a runtime in a poll that does not return; afterwards no spare worker is left.
@@ -55,7 +27,7 @@ fn with_every_worker_held(test: impl Fn(&Runtime)) {
         let runtime = runtime(workers);
         let handle = runtime.handle().clone();
         watch.report(move || format!("{}\n{}", handle.dump(), handle.metrics()));
-        let endless = Endless::start(&runtime, workers);
+        let endless = endless(&runtime, workers);
         test(&runtime);
         assert!(runtime.metrics().spares_sent > 0);
         endless.end(&runtime);
@@ -162,7 +134,7 @@ fn a_timer_fires_though_the_spare_worker_in_the_reactor_has_retired() {
     for _ in 0..10 {
         let _watch = watch();
         let runtime = runtime(1);
-        let endless = Endless::start(&runtime, 1);
+        let endless = endless(&runtime, 1);
         // Short polls, so that no second worker is wanted in the reactor.
         (0..100).for_each(|_| runtime.block_on(runtime.spawn(async {})).unwrap());
         let sleeps = runtime.spawn(async { giveway::time::sleep(Duration::from_millis(40)).await });
@@ -178,7 +150,7 @@ fn there_are_no_more_spare_workers_than_allowed() {
     let _watch = watch();
     let runtime = Builder::new().workers(1).max_spare_workers(2).build().unwrap();
     // The third runs on the second spare worker.
-    let endless = Endless::start(&runtime, 3);
+    let endless = endless(&runtime, 3);
     let stuck = runtime.spawn(async {});
     // As long as the monitor takes to notice the third: nothing shows that it did, so this may pass too soon, never wrongly.
     thread::sleep(Duration::from_millis(50));
@@ -198,7 +170,7 @@ fn without_spare_workers_there_are_none() {
     let (report, reports) = mpsc::channel();
     let hook = move |_: &giveway::LongPoll| report.send(()).unwrap();
     let runtime = Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
-    let endless = Endless::start(&runtime, 1);
+    let endless = endless(&runtime, 1);
     // It is reported when it has ended, or hangs: by then it was asked to return, and did not.
     let reported = Patience::new().keep_trying(|pause| reports.recv_timeout(pause).ok());
     assert!(reported.is_some(), "no long poll was reported");
@@ -211,7 +183,7 @@ fn without_spare_workers_there_are_none() {
 fn a_shutdown_names_the_polls_on_spare_workers_too() {
     let _watch = watch();
     let runtime = Builder::new().workers(1).max_spare_workers(1).build().unwrap();
-    let Endless { stop, .. } = Endless::start(&runtime, 2);
+    let Endless { stop, .. } = endless(&runtime, 2);
     let report = runtime.shutdown_timeout(Duration::ZERO);
     assert_eq!(report.stuck_tasks().len(), 2, "{report}");
     stop.store(true, Relaxed);
@@ -222,7 +194,7 @@ fn a_runtime_with_spare_workers_is_dropped_while_they_work_and_while_they_sleep(
     for busy in [false, true] {
         let _watch = watch();
         let runtime = runtime(2);
-        let Endless { stop, tasks } = Endless::start(&runtime, 2);
+        let Endless { stop, tasks } = endless(&runtime, 2);
         runtime.block_on(runtime.spawn(async {})).unwrap();
         if busy {
             for _ in 0..10 {
@@ -246,7 +218,7 @@ fn a_runtime_with_spare_workers_is_dropped_while_they_work_and_while_they_sleep(
 fn a_runtime_is_dropped_on_its_own_spare_worker() {
     let _watch = watch();
     let runtime = runtime(1);
-    let Endless { stop, .. } = Endless::start(&runtime, 1);
+    let Endless { stop, .. } = endless(&runtime, 1);
     let (done, waits) = mpsc::channel();
     let handle = runtime.handle().clone();
     handle.spawn(async move {

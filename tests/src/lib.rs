@@ -7,6 +7,7 @@
 
 mod child;
 mod counting;
+mod endless;
 mod futures;
 #[cfg(doctest)]
 mod pages;
@@ -15,6 +16,7 @@ mod workers;
 
 pub use child::{Child, in_child, isolated};
 pub use counting::{Drops, Log, Polls};
+pub use endless::Endless;
 pub use futures::{Parked, Wakers, hold, on_drop};
 pub use giveway_patience::{Patience, WaitingFor, Watch, watch};
 pub use rounds::{dawdle, rounds};

@@ -559,9 +559,10 @@ fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
 fn lower() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and reads no memory.
-    let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } != 0;
-    #[cfg(target_os = "linux")]
-    return if refused { Err(io::Error::last_os_error()) } else { Ok(()) };
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
     // Elsewhere it would be the whole process.
     #[cfg(not(target_os = "linux"))]
     Err(io::ErrorKind::Unsupported.into())

@@ -11,15 +11,15 @@
 //! counts as a poll without a core (`blocking/hand_off.md`), so that the runtime does not end under it.
 
 use super::Kind;
+use crate::host::{NEVER, NOBODY, NOTHING, ticket};
 use crate::runtime::{Phase, Shared, context};
 use crate::sched::{Pace, Settings};
 use crate::task::{Class, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_host};
 use std::cell::Cell;
-use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How long a poll goes on past its yield points, in nanoseconds: what the monitor grants polls on workers.
 const SLICE: u64 = 10_000_000;
@@ -78,21 +78,16 @@ impl<'a> Slice<'a> {
         }
         let over = (now >= self.until || shared.gate.phase() != Phase::Open) && !shared.birth.is_elsewhere();
         if over {
-            // The answer may have been for somebody who only asked: the next yield point is to hear it too.
+            // The answer may have been for `should_yield`: the next yield point is to hear it too.
             self.pace.hurry();
         }
         over
     }
 
     fn ticket(&self) -> Ticket {
-        // Those of workers have the highest bit, those of threads in `block_on` neither.
-        Ticket::new(NonZeroU64::new(1 << 62 | self.number & ((1 << 62) - 1)).expect("a bit is set"))
+        ticket(1 << 62 | self.number & ((1 << 62) - 1))
     }
 }
-
-static NEVER: AtomicBool = AtomicBool::new(false);
-static NOBODY: AtomicIsize = AtomicIsize::new(0);
-static NOTHING: AtomicUsize = AtomicUsize::new(0);
 
 impl Host for Slice<'_> {
     fn signs(&self) -> Signs<'_> {
