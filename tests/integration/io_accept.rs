@@ -1,7 +1,7 @@
 //! The loop that accepts connections, as the pages show it: no error of one `accept` ends it. That it is the one of the
 //! pages, `tests/documents/pages.rs` checks.
 
-use super::io_faults::{limit_descriptors, take_descriptors};
+use super::io_faults::NoDescriptors;
 use futures::AsyncWriteExt;
 use giveway::net::{TcpListener, TcpStream};
 use giveway::time::{Duration, sleep};
@@ -74,23 +74,18 @@ fn the_loop_of_the_pages_goes_on_after_connections_that_were_given_up() {
 #[test]
 fn the_loop_of_the_pages_serves_again_when_there_are_descriptors_again() {
     isolated("io_accept::the_loop_of_the_pages_serves_again_when_there_are_descriptors_again", || {
-        let _watch = watch();
         let runtime = runtime(2);
-        limit_descriptors(100);
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (printed, prints) = mpsc::channel();
         runtime.spawn(accept_all(Failing { errors: Mutex::default(), listener }, printed));
         for _ in 0..3 {
-            let mut taken = take_descriptors(100);
-            // For this end of the connection; there is none for the other.
-            taken.pop();
-            let client = std::net::TcpStream::connect(address).unwrap();
+            let (none, client) = NoDescriptors::connect(address);
             for _ in 0..2 {
                 let error = recv(&prints);
                 assert!(error.contains("Too many open files"), "{error}");
             }
-            drop(taken);
+            drop(none);
             assert_eq!(read_from(client), "welcome");
         }
     });

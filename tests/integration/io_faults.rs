@@ -6,29 +6,15 @@ use giveway::net::{TcpListener, TcpStream};
 use giveway::spawn;
 use giveway::time::{Duration, sleep};
 use giveway_tests::{Gate, in_child, isolated, recv, runtime, watch, with_runtimes};
+use socket2::{Domain, Socket, Type};
 use std::io::{ErrorKind, Read};
-use std::net::Shutdown;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, mpsc};
 
-/// A socket whose port is taken, so that nobody else comes to listen there, or to connect from it to itself. (It is no
-/// stream yet; but the type knows its address.)
-fn bound() -> std::net::TcpStream {
-    // SAFETY: no memory is involved.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    assert!(socket >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor is open and nobody else's.
-    let socket = unsafe { std::net::TcpStream::from_raw_fd(socket) };
-    let address = libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: 0,
-        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes([127, 0, 0, 1]) },
-        sin_zero: [0; 8],
-    };
-    let size = size_of_val(&address) as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the address readable for as long as we say.
-    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+/// A socket whose port is taken, so that nobody else comes to listen there, or to connect from it to itself.
+fn bound() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     socket
 }
 
@@ -37,7 +23,7 @@ fn a_refused_connection_is_an_error_in_every_task() {
     with_runtimes(|runtime| {
         runtime.block_on(async {
             let bound = bound();
-            let address = bound.local_addr().unwrap();
+            let address = bound.local_addr().unwrap().as_socket().unwrap();
             let refused = move || async move {
                 for _ in 0..20 {
                     assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
@@ -232,18 +218,37 @@ fn two_readers_and_two_writers_of_one_stream_are_all_served() {
     });
 }
 
-/// Limits how many descriptors this process may have. To be called in a process of its own.
-pub(super) fn limit_descriptors(limit: libc::rlim_t) {
-    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: the limit is readable; nobody else is in this process.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+/// Refuses this process every new descriptor until it is dropped. To be used in a process of its own.
+///
+/// Not by taking all that there are: another thread that has one open for a moment (the monitor looks into `/proc`) would
+/// leave one more than was taken.
+pub(super) struct NoDescriptors {
+    before: libc::rlimit,
 }
 
-/// Takes every descriptor that the limit allows.
-pub(super) fn take_descriptors(limit: usize) -> Vec<std::fs::File> {
-    let taken: Vec<_> = (0..limit).map_while(|_| std::fs::File::open("/dev/null").ok()).collect();
-    assert!((1..limit).contains(&taken.len()), "{} taken: the limit does not hold", taken.len());
-    taken
+impl NoDescriptors {
+    /// Takes effect before the connection to `address` is made: there is a descriptor for this end of it, and none for the
+    /// other.
+    pub(super) fn connect(address: SocketAddr) -> (Self, std::net::TcpStream) {
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the limit is writable.
+        assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut before) }, 0);
+        set_limit(&libc::rlimit { rlim_cur: 0, ..before });
+        client.connect(&address.into()).unwrap();
+        (Self { before }, client.into())
+    }
+}
+
+impl Drop for NoDescriptors {
+    fn drop(&mut self) {
+        set_limit(&self.before);
+    }
+}
+
+fn set_limit(limit: &libc::rlimit) {
+    // SAFETY: the limit is readable.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) }, 0);
 }
 
 /// Makes every further call of `number` fail in this process, as a filter of system calls does that has never heard of it.
@@ -297,9 +302,7 @@ fn without_the_call_that_waits_for_nanoseconds_sockets_and_timers_work() {
 #[test]
 fn without_descriptors_accept_fails_and_goes_on_when_there_is_one() {
     isolated("io_faults::without_descriptors_accept_fails_and_goes_on_when_there_is_one", || {
-        let _watch = watch();
         let runtime = runtime(2);
-        limit_descriptors(100);
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (tell, told) = mpsc::channel();
@@ -318,10 +321,7 @@ fn without_descriptors_accept_fails_and_goes_on_when_there_is_one() {
             }
         });
         for _ in 0..5 {
-            let mut taken = take_descriptors(100);
-            // For this end of the connection; there is none for the other.
-            taken.pop();
-            let mut client = std::net::TcpStream::connect(address).unwrap();
+            let (none, mut client) = NoDescriptors::connect(address);
             for _ in 0..3 {
                 let error = recv(&told);
                 assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
@@ -334,7 +334,7 @@ fn without_descriptors_accept_fails_and_goes_on_when_there_is_one() {
                 go_on.try_send(()).unwrap();
             }
             recv(&told);
-            drop(taken);
+            drop(none);
             go_on.try_send(()).unwrap();
             let mut text = String::new();
             client.read_to_string(&mut text).unwrap();

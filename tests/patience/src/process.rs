@@ -5,6 +5,9 @@ use std::fs;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+/// Too many open files, on every Unix.
+const EMFILE: i32 = 24;
+
 /// The unit in which Linux tells CPU times, on every architecture that Rust knows.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
@@ -61,7 +64,11 @@ impl Process {
         let is_current = self.directory == "/proc/self";
         let own = fs::read_link("/proc/thread-self").ok();
         let own = own.as_deref().and_then(|path| path.file_name()).filter(|_| is_current);
-        let threads = fs::read_dir(format!("{}/task", self.directory)).into_iter().flatten().flatten();
+        let threads = match fs::read_dir(format!("{}/task", self.directory)) {
+            // This process may open nothing, so it cannot tell whether it hangs. Its parent can.
+            Err(error) if error.raw_os_error() == Some(EMFILE) => return true,
+            threads => threads.into_iter().flatten().flatten(),
+        };
         let wants_cpu = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'D']));
         is_current && CHILDREN.load(SeqCst) > 0
             || threads
