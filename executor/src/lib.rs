@@ -75,6 +75,7 @@ pub mod hyper;
 pub mod io;
 pub mod metrics;
 mod monitor;
+mod os;
 mod parker;
 mod pinned;
 mod registry;

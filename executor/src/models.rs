@@ -8,7 +8,7 @@
 use crate::monitor::Monitor;
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Gate, Phase};
-use crate::sched::{CountedOut, IdleSet, PoliteSet, YieldQueue, Yielded};
+use crate::sched::{CountedOut, IdleSet, PoliteSet, Queued, YieldQueue, Yielded};
 use crate::sync::{AtomicBool, AtomicUsize, model, thread};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
@@ -79,6 +79,11 @@ impl Runtime {
         !self.queue.is_empty()
     }
 
+    /// As `Scheduler::queued`, for the queue alone.
+    fn queued(&self) -> Queued {
+        if self.queue.is_empty() { Queued::Nothing } else { Queued::Foreground }
+    }
+
     fn push_and_announce(&self) {
         self.queue.push();
         if let Some(worker) = self.idle.announce(|| ()) {
@@ -94,7 +99,7 @@ impl Runtime {
             self.idle.sleep(worker, searching, look_again, || self.park(worker));
             searching = true;
         }
-        if searching && let Some(worker) = self.idle.found_work(|| !self.queue.is_empty(), || ()) {
+        if searching && let Some(worker) = self.idle.found_work(|| self.queued(), || ()) {
             self.parkers[worker].unpark();
         }
     }
@@ -162,7 +167,7 @@ fn last_searcher_against_push() {
                 runtime.idle.announce(|| ())
             }
         });
-        let woken_by_searcher = runtime.idle.found_work(|| !runtime.queue.is_empty(), || ());
+        let woken_by_searcher = runtime.idle.found_work(|| runtime.queued(), || ());
         let woken_by_pusher = pusher.join().unwrap();
         assert_eq!(woken_by_searcher.xor(woken_by_pusher), Some(1), "somebody, and only one, wakes worker 1");
     });
@@ -357,7 +362,7 @@ fn resume_against_push() {
 ///
 /// tokio PR 6999: what had yielded was lost when the thread left the runtime.
 ///
-/// Red (deadlock) without the fence in `announce`, without the one in `count_out`, and if the last look leaves out the
+/// Red (deadlock) without the fence in `announce_yielded`, without the one in `count_out`, and if the last look leaves out the
 /// yield queue.
 #[test]
 fn yield_against_sleep() {
@@ -368,7 +373,7 @@ fn yield_against_sleep() {
             let runtime = runtime.clone();
             move || {
                 runtime.yielded.push(Yielded::Task(1), 0);
-                if let Some(worker) = runtime.idle.announce(|| ()) {
+                if let Some(worker) = runtime.idle.announce_yielded() {
                     runtime.parkers[worker].unpark();
                 }
             }

@@ -14,12 +14,12 @@ pub(crate) use end::Left;
 
 use super::lease::Loan;
 use super::lowered;
+use crate::os;
 use crate::parker::Parker;
 use crate::runtime::{Shared, context};
 use crate::task::{Class, Id, Runnable, refuse};
 use crate::worker;
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -147,6 +147,8 @@ struct Away {
 struct Member {
     // By itself, when it starts: the handle may come later.
     thread: Option<ThreadId>,
+    // The same, as the OS calls it.
+    number: i32,
     handle: Option<JoinHandle<()>>,
     doing: Option<Work>,
 }
@@ -323,6 +325,7 @@ impl Crew {
     fn started(&self, me: u64) {
         if let Some(member) = self.lock().members.get_mut(&me) {
             member.thread = Some(thread::current().id());
+            member.number = os::this_thread();
         }
     }
 
@@ -458,6 +461,13 @@ impl Crew {
         self.articles.kind.class()
     }
 
+    /// The threads that are in a job, as the OS calls them. Nothing if the lock is taken: a lowered thread may hold it for
+    /// long.
+    pub(crate) fn threads_in_jobs(&self) -> Option<Vec<i32>> {
+        let state = self.state.try_lock().ok()?;
+        Some(state.members.values().filter(|member| member.doing.is_some()).map(|member| member.number).collect())
+    }
+
     /// Whether any job is queued or running.
     pub(crate) fn has_jobs(&self) -> bool {
         let state = self.lock();
@@ -517,7 +527,7 @@ impl Work {
 fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
     let (crew, class) = (shared.crew_of(kind), kind.class());
     if class == Class::Background
-        && let Err(error) = lower()
+        && let Err(error) = os::lower()
     {
         shared.lowering_refused(&error);
     }
@@ -553,17 +563,4 @@ fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
     shared.hooks.thread_stopping();
     drop(inside);
     crew.ended(me);
-}
-
-/// Has the OS prefer every other thread to the calling one, for good.
-fn lower() -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and reads no memory.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-    // Elsewhere it would be the whole process.
-    #[cfg(not(target_os = "linux"))]
-    Err(io::ErrorKind::Unsupported.into())
 }

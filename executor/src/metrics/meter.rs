@@ -320,6 +320,7 @@ impl Shared {
             lowered_running: lowered.running,
             lowered_threads: lowered.threads,
             lowering_refused: self.is_lowering_refused(),
+            resting_workers: scheduler.idle.resting(),
             tasks: if forked { 0 } else { self.registry.len() },
             workers: (0..self.workers()).map(worker).collect(),
             spares_sent: self.monitor.spares_sent(),

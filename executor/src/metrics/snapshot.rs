@@ -89,6 +89,9 @@ pub struct Metrics {
     pub lowered_threads: usize,
     /// Whether the system has refused to lower a thread: then nothing is preempted for the foreground.
     pub lowering_refused: bool,
+    /// How many workers leave the yield queue to the others at the moment, so that lowered threads have their part of the CPUs:
+    /// they want some, and polite tasks would take all. A worker that rests runs everything else.
+    pub resting_workers: usize,
     /// Tasks that have not ended, and have waited for something at least once or have a name. A task that was never pending
     /// is not counted: nobody has to know of it. Nor are blocking jobs.
     pub tasks: usize,
@@ -294,6 +297,9 @@ impl fmt::Display for Metrics {
             let (queued, running, threads) = (self.lowered_queued, self.lowered_running, self.lowered_threads);
             let refused = if self.lowering_refused { ", which the system refuses to lower" } else { "" };
             writeln!(f, "lowered polls       {queued} queued, {running} running, threads {threads}{refused}")?;
+        }
+        if self.resting_workers > 0 {
+            writeln!(f, "resting workers     {}, for lowered threads", self.resting_workers)?;
         }
         if self.spares_sent > 0 {
             writeln!(f, "spare workers       {} at work, {} sent", self.spares_at_work, self.spares_sent)?;

@@ -12,6 +12,7 @@
 //!   so does an abort.
 //!   One that does not return when it is asked is reported, once a cause (`polls.rs`, `long_poll.rs`, `stack.rs`).
 //!   It also gets a spare worker beside it (`spares.rs`): then the runtime goes on, however many of its polls do not return.
+//! - While lowered threads want CPUs that polite tasks have, some workers rest (`shares.rs`).
 //! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
 //! - Somebody is sent for the core of a blocking call that is long (`blocking/hand_off.md`): after 20 µs if the place that it
 //!   comes from is new, otherwise if it is the same at two looks.
@@ -40,6 +41,7 @@
 mod long_poll;
 mod polls;
 mod rescue;
+mod shares;
 mod spares;
 #[cfg(all(feature = "stack-samples", target_os = "linux"))]
 mod stack;
@@ -53,6 +55,7 @@ use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
 use polls::Polls;
 use rescue::Suspicion;
+use shares::Shares;
 use spares::Spares;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -233,7 +236,7 @@ fn serve_the_last(shared: &Arc<Shared>) {
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
     let (mut polls, mut suspicion) = (Polls::new(shared.posts.len()), Suspicion::default());
-    let mut spares = Spares::new(shared);
+    let (mut spares, mut shares) = (Spares::new(shared), Shares::default());
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     let mut last_turn = 0;
     while shared.gate.phase() == Phase::Open {
@@ -252,8 +255,10 @@ fn watch(shared: &Arc<Shared>) {
             let slots = polls.look(shared, now);
             alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
             spares.look(shared, polls.held());
-        } else if spares.any_out() {
+            shares.look(shared, now);
+        } else if spares.any_out() || shares.any() {
             spares.look(shared, 0);
+            shares.look(shared, now);
         } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
             polls.all_over(shared, now);
             shared.scheduler.set_stuck(false);
@@ -302,6 +307,7 @@ fn watch(shared: &Arc<Shared>) {
     }
     // What is known by now is not lost with the runtime.
     polls.look_no_more(shared, Instant::now());
+    shares.look_no_more(shared);
 }
 
 /// For how long the monitor leaves the reactor to the workers.

@@ -6,6 +6,7 @@ use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::metrics::Meter;
 use crate::monitor::Monitor;
+use crate::os;
 use crate::parker::{Elsewhere, Parker};
 use crate::registry::Registry;
 use crate::sched::{Local, Scheduler, Settings, Yielded};
@@ -194,13 +195,10 @@ impl Post {
     /// The calling thread holds the core.
     pub(crate) fn bind(&self) {
         self.parker.bind();
-        #[cfg(target_os = "linux")]
-        // SAFETY: asks for a number, and touches no memory.
-        self.thread.store(unsafe { libc::gettid() }, Relaxed);
+        self.thread.store(os::this_thread(), Relaxed);
     }
 
     /// The thread that holds the core, as the OS calls it.
-    #[cfg(target_os = "linux")]
     pub(crate) fn thread(&self) -> i32 {
         self.thread.load(Relaxed)
     }
@@ -208,47 +206,17 @@ impl Post {
     /// How long the thread that holds the core has waited for a CPU since it was started, as far as the OS tells: not what it
     /// waits for one now.
     pub(crate) fn starved(&self) -> Duration {
-        self.schedule_figure(1).unwrap_or(Duration::ZERO)
+        os::starved(self.thread()).unwrap_or(Duration::ZERO)
     }
 
     /// How long the thread that holds the core has had a CPU, up to now, if the OS tells.
-    #[cfg(target_os = "linux")]
     pub(crate) fn had_cpu(&self) -> Option<Duration> {
-        // What the kernel calls the CPU clock of a thread: the complement of its number, and that it is a thread's (4) and
-        // counts what the scheduler counts (2). Half a microsecond, where the file in /proc takes ten.
-        let clock = !self.thread() << 3 | 4 | 2;
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is a writable `timespec`. A thread that has ended is an error.
-        let told = unsafe { libc::clock_gettime(clock, &mut time) } == 0;
-        told.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn had_cpu(&self) -> Option<Duration> {
-        None
+        os::had_cpu(self.thread())
     }
 
     /// Whether the thread that holds the core has a CPU or waits for one, if the OS tells.
     pub(crate) fn wants_cpu(&self) -> Option<bool> {
-        let stat = self.proc_file("stat")?;
-        // Behind the name, which is in brackets and may contain some.
-        Some(stat.rsplit_once(") ")?.1.starts_with('R'))
-    }
-
-    fn schedule_figure(&self, index: usize) -> Option<Duration> {
-        // Three numbers: time on a CPU, time waiting for one, how often it had one.
-        let stat = self.proc_file("schedstat")?;
-        stat.split_ascii_whitespace().nth(index)?.parse().ok().map(Duration::from_nanos)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn proc_file(&self, name: &str) -> Option<String> {
-        std::fs::read_to_string(format!("/proc/self/task/{}/{name}", self.thread())).ok()
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn proc_file(&self, _name: &str) -> Option<String> {
-        None
+        os::wants_cpu(self.thread())
     }
 
     /// Whether a task is running.
@@ -503,7 +471,7 @@ impl Shared {
 
     /// Queues a task, which knows of it ([`Meter::queued_from_outside`]), from a thread that holds no core of this runtime.
     pub(crate) fn inject(&self, runnable: Runnable) {
-        if runnable.metadata().is_background() && self.scheduler.idle.nobody_idle() {
+        if runnable.metadata().is_background() && self.scheduler.defers_background() {
             return self.push_background(runnable);
         }
         self.scheduler.injector.push(runnable);

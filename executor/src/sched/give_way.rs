@@ -77,7 +77,7 @@ impl<T: PointerSized> Scheduler<T> {
         if let Some(way) = own() {
             return Some(way);
         }
-        if !self.injector.is_empty() {
+        if !self.injector.is_empty() || self.leaves_to_lowered(core) {
             return Some(Way::Park);
         }
         let asked = manners.take_unanswered() | self.polite.is_interrupted(core.index());
@@ -205,7 +205,7 @@ impl<T: PointerSized> Scheduler<T> {
         // Nor for the inbox, if it comes from there: it has had its turn, and those that wait there would make it wait for them
         // again and again, as it would them.
         let inbox_waits = !core.manners().runs_pinned() && self.has_pinned(core);
-        if self.idle.nobody_idle() && (self.work_waits() || inbox_waits) {
+        if self.leaves_to_lowered(core) || self.idle.nobody_idle() && (self.work_waits() || inbox_waits) {
             self.polite.interrupt_self(core.index());
         }
     }
@@ -268,12 +268,18 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Something has given way. Returns a worker to unpark, should one be idle. Nobody is interrupted for it.
     pub(crate) fn announce_yielded(&self) -> Option<usize> {
-        self.idle.announce(|| ())
+        self.idle.announce_yielded()
+    }
+
+    /// Whether there is anything in the yield queue for this core's holder.
+    #[inline]
+    pub(crate) fn may_resume(&self, core: &Local<T>) -> bool {
+        !self.yielded.is_empty() && !self.idle.rests(core.index())
     }
 
     /// Step 6 of the order: one from the yield queue, if nothing waits anywhere. Not to be called as a searcher.
     pub(crate) fn resume(&self, core: &Local<T>) -> Option<Entry<T>> {
-        if self.yielded.is_empty() {
+        if !self.may_resume(core) {
             return None;
         }
         // Armed first: what is queued after the look interrupts us.

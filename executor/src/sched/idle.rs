@@ -50,6 +50,26 @@ pub(crate) enum CountedOut {
     Park,
 }
 
+/// What waits in the queues, for the choice of a worker to wake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queued {
+    Nothing,
+    /// Only the yield queue holds something: workers that rest leave it alone.
+    Yielded,
+    /// Something that any worker runs.
+    Foreground,
+}
+
+/// What a worker does after its second look.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SecondLook {
+    /// There is something for it: leave the set.
+    Leave,
+    /// Park, and unpark that one first, if any.
+    Park(Option<usize>),
+}
+
 /// The idle workers of one runtime.
 pub(crate) struct IdleSet {
     // Idle goes up and down under the lock of `sleepers` only, so it always agrees with the list. Searching goes up
@@ -69,6 +89,8 @@ pub(crate) struct IdleSet {
     // How many workers there are, those on spare cores included. Written by the monitor. Half of those that are awake may
     // search: a bound that nothing else depends on, so it is not modelled.
     workers: std::sync::atomic::AtomicUsize,
+    // How many workers rest, counted from the first. Written by the monitor.
+    resting: AtomicUsize,
 }
 
 impl IdleSet {
@@ -81,6 +103,7 @@ impl IdleSet {
             sleepers: Mutex::new(Vec::with_capacity(workers + spares)),
             asleep: (0..workers + spares).map(|_| AtomicBool::new(false)).collect(),
             workers: std::sync::atomic::AtomicUsize::new(workers),
+            resting: AtomicUsize::new(0),
         }
     }
 
@@ -94,6 +117,26 @@ impl IdleSet {
     /// From now on there are `workers` workers. The monitor's to call.
     pub(super) fn set_workers(&self, workers: usize) {
         self.workers.store(workers, Relaxed);
+    }
+
+    /// How many workers rest, counted from the first.
+    #[inline]
+    pub(crate) fn resting(&self) -> usize {
+        // Ordering: relaxed. Who must not miss a change has a fence before it, as the monitor has one after it.
+        self.resting.load(Relaxed)
+    }
+
+    /// Whether a worker leaves the yield queue to the others.
+    #[inline]
+    pub(crate) fn rests(&self, worker: usize) -> bool {
+        worker < self.resting()
+    }
+
+    /// From now on the first `workers` workers rest. If that is fewer than before, the caller owes
+    /// [`Self::announce_yielded`].
+    pub(super) fn set_resting(&self, workers: usize) {
+        // Ordering: relaxed; the fence of the announcement orders it against a worker that goes to sleep.
+        self.resting.store(workers, Relaxed);
     }
 
     #[inline]
@@ -140,9 +183,16 @@ impl IdleSet {
         None
     }
 
+    /// Something was put into the yield queue, or fewer workers rest. Returns a worker to unpark, if one must be.
+    pub(crate) fn announce_yielded(&self) -> Option<usize> {
+        // Ordering: SeqCst fence, partner of those in `count_out` and `found_work`, as in `announce`.
+        fence(SeqCst);
+        self.wake_for_more(|| Queued::Yielded)
+    }
+
     /// A searcher has found work. Returns a worker to unpark, if it was the last searcher and more is queued. If it was,
     /// and nobody is idle, it calls `interrupt` instead.
-    pub(crate) fn found_work(&self, anything_queued: impl FnOnce() -> bool, interrupt: impl FnOnce()) -> Option<usize> {
+    pub(crate) fn found_work(&self, queued: impl FnOnce() -> Queued, interrupt: impl FnOnce()) -> Option<usize> {
         if !self.stop_search() {
             return None;
         }
@@ -152,12 +202,33 @@ impl IdleSet {
         if self.nobody_idle() {
             interrupt();
         }
-        self.wake_for_more(anything_queued)
+        self.wake_for_more(queued)
     }
 
-    /// The last searcher has gone: somebody has to take its place if anything is queued. Called after a fence.
-    pub(crate) fn wake_for_more(&self, anything_queued: impl FnOnce() -> bool) -> Option<usize> {
-        if self.must_wake() && anything_queued() { self.wake_one() } else { None }
+    /// The last searcher has gone: another worker takes its place if anything is queued that an idle one may run. Called after
+    /// a fence.
+    pub(crate) fn wake_for_more(&self, queued: impl FnOnce() -> Queued) -> Option<usize> {
+        let queued = if self.must_wake() { queued() } else { Queued::Nothing };
+        match queued {
+            Queued::Nothing => None,
+            Queued::Yielded => self.wake_one_that(|worker| !self.rests(worker)),
+            Queued::Foreground => self.wake_one(),
+        }
+    }
+
+    /// Decides what a worker does that was counted out, left nobody searching, and found `queued` when it looked again. What is
+    /// in the yield queue is not for a worker that rests, but as the last searcher it sees to it that another comes.
+    pub(crate) fn second_look(&self, worker: usize, queued: Queued) -> SecondLook {
+        match queued {
+            Queued::Nothing => SecondLook::Park(None),
+            Queued::Yielded if self.rests(worker) => SecondLook::Park(self.wake_for_more(|| Queued::Yielded)),
+            Queued::Yielded | Queued::Foreground => SecondLook::Leave,
+        }
+    }
+
+    /// Whether a worker is idle that serves the yield queue. To be asked after a fence.
+    pub(crate) fn any_serves_idle(&self) -> bool {
+        (self.resting()..self.asleep.len()).any(|worker| self.is_asleep(worker))
     }
 
     /// Moves a worker that found nothing into the set.
@@ -233,11 +304,17 @@ impl IdleSet {
     /// None if somebody searches by now, or nobody is idle: two threads that push at once wake one worker.
     #[must_use]
     pub(crate) fn wake_one(&self) -> Option<usize> {
+        self.wake_one_that(|_| true)
+    }
+
+    /// As [`Self::wake_one`], of those that `may` be woken.
+    fn wake_one_that(&self, may: impl Fn(usize) -> bool) -> Option<usize> {
         let mut sleepers = lock(&self.sleepers);
         if !self.must_wake() {
             return None;
         }
-        let worker = sleepers.pop()?;
+        let place = sleepers.iter().rposition(|&worker| may(worker))?;
+        let worker = sleepers.remove(place);
         self.asleep[worker].store(false, Relaxed);
         self.idle_to_searching(1, &sleepers);
         Some(worker)

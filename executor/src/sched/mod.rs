@@ -21,6 +21,9 @@ mod pinned;
 #[cfg(test)]
 mod pinned_models;
 mod polite;
+mod rest;
+#[cfg(test)]
+mod rest_models;
 mod ring;
 mod slot;
 mod spares;
@@ -35,7 +38,7 @@ pub(crate) use self::core::{Local, Quiet, Remote};
 #[cfg(all(test, not(giveway_loom)))]
 use give_way::AlwaysAt;
 pub(crate) use give_way::{Outside, Settings};
-pub(crate) use idle::{CountedOut, IdleSet};
+pub(crate) use idle::{CountedOut, IdleSet, Queued, SecondLook};
 pub(crate) use injector::Injector;
 pub(crate) use manners::{Manners, Way};
 pub(crate) use pace::{Due, Pace};
@@ -309,7 +312,9 @@ impl<T: PointerSized> Scheduler<T> {
         match core.take_unannounced() {
             Quiet::Nothing => None,
             Quiet::Work if !core.deque().is_empty() => self.announce(),
-            _ if core.deque().is_empty() && self.yielded.is_empty() => None,
+            // What changed places is in the deque, where any worker may take it.
+            _ if !core.deque().is_empty() => self.idle.announce(|| ()),
+            _ if self.yielded.is_empty() => None,
             _ => self.announce_yielded(),
         }
     }
@@ -369,19 +374,32 @@ impl<T: PointerSized> Scheduler<T> {
                 self.polite.interrupt_some();
             }
         };
-        self.idle.found_work(|| self.anything_queued(), interrupt)
+        self.idle.found_work(|| self.queued(), interrupt)
     }
 
     /// Whether any queue that others may take from holds something. Slots do not count: a slot is looked at by its own
     /// worker, and by others once that worker is stuck.
     pub(crate) fn anything_queued(&self) -> bool {
-        self.foreground_queued() || !self.yielded.is_empty()
+        self.queued() != Queued::Nothing
     }
 
-    /// Whether any queue holds something that a thread has announced, or is about to. A slot is not announced by the task
-    /// that fills it, also if its worker is stuck.
+    /// The same, and for whom.
+    pub(crate) fn queued(&self) -> Queued {
+        if self.foreground_queued() {
+            Queued::Foreground
+        } else if !self.yielded.is_empty() {
+            Queued::Yielded
+        } else {
+            Queued::Nothing
+        }
+    }
+
+    /// Whether any queue holds something that a thread has announced, or is about to, to a worker that is idle now. A slot is
+    /// not announced by the task that fills it, also if its worker is stuck.
     pub(crate) fn anything_announced(&self) -> bool {
-        !self.injector.is_empty() || !self.yielded.is_empty() || self.cores().iter().any(|core| core.has_task())
+        !self.injector.is_empty()
+            || !self.yielded.is_empty() && self.idle.any_serves_idle()
+            || self.cores().iter().any(|core| core.has_task())
     }
 
     /// Whether a polite task is to give way: something waits in any queue but the yield queue, or behind a stuck worker,

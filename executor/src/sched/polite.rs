@@ -126,6 +126,13 @@ impl PoliteSet {
         }
     }
 
+    /// Whether a core runs something that can give way, asked to or not. A moment ago, and not exactly: a request that comes
+    /// late holds for what runs next.
+    pub(crate) fn is_polite(&self, core: usize) -> bool {
+        let (word, bit) = self.place(core);
+        word.load(Relaxed) & bit != 0 || self.is_interrupted(core)
+    }
+
     #[inline]
     pub(crate) fn is_interrupted(&self, core: usize) -> bool {
         self.interrupts[core].flag.load(Relaxed)

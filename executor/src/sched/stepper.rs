@@ -126,6 +126,7 @@ struct Stepper {
     resumed: usize,
     interrupted: usize,
     retired: usize,
+    rested: usize,
 }
 
 /// How busy it is for a while: races need storms as well as lulls in which the workers get to sleep.
@@ -187,6 +188,7 @@ impl Stepper {
             resumed: 0,
             interrupted: 0,
             retired: 0,
+            rested: 0,
         }
     }
 
@@ -229,6 +231,13 @@ impl Stepper {
         self.retired += 1;
     }
 
+    /// The monitor has the first so many workers rest.
+    fn rest(&mut self, workers: usize) {
+        let woken = self.scheduler.set_resting(workers);
+        self.unpark(woken);
+        self.rested += usize::from(workers > 0);
+    }
+
     fn new_task(&mut self, place: Place) -> Box<Task> {
         self.spawned += 1;
         assert!(self.books.insert(self.spawned, place).is_none());
@@ -264,7 +273,7 @@ impl Stepper {
             self.announce(push);
         } else if self.weather.push_one_in > 0 && self.rng.u32(..self.weather.push_one_in) == 0 {
             let task = self.new_task(Place::Queued { waiting: true });
-            if task.background && self.scheduler.idle.nobody_idle() {
+            if task.background && self.scheduler.defers_background() {
                 self.books.insert(task.id, Place::Yielded);
                 self.scheduler.push_yielded_task(Yielded::Task(task), 0, || self.now);
                 self.outside_owes.push(Push::Yielded);
@@ -274,6 +283,11 @@ impl Stepper {
             }
         } else if self.workers.len() > self.cores && self.rng.u8(..20) == 0 {
             self.step_spare();
+        } else if self.rng.u8(..20) == 0 {
+            // The monitor, which is not bound to any of the numbers that it sees.
+            let resting = self.rng.usize(..=self.cores);
+            self.rest(resting);
+            self.scheduler.ask_to_rest(|core| matches!(self.workers[core].state, State::Polling(_)));
         } else if self.rng.u8(..20) == 0 {
             let core = self.scheduler.core(self.rng.usize(..self.workers.len()));
             if !core.slot.is_empty_relaxed() {
@@ -307,7 +321,7 @@ impl Stepper {
                 },
             },
             State::Resume { searched_all } => {
-                if self.scheduler.yielded.is_empty() {
+                if !self.scheduler.may_resume(core) {
                     self.after_resume(index, searched_all)
                 } else {
                     let searched = std::mem::replace(&mut self.workers[index].searching, false);
@@ -321,7 +335,7 @@ impl Stepper {
                         assert_eq!(queued, 0, "something left the yield queue before what was queued");
                         self.resumed += 1;
                         if was_last == Some(true) {
-                            let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.anything_queued());
+                            let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.queued());
                             self.unpark(woken);
                         }
                         self.took(index, task, Source::Yielded)
@@ -379,7 +393,14 @@ impl Stepper {
                 State::CountedOut(self.scheduler.idle.count_out(index, searching))
             }
             State::CountedOut(counted_out) => {
-                let work = counted_out == CountedOut::LookAgain && self.scheduler.anything_queued();
+                let work = counted_out == CountedOut::LookAgain
+                    && match self.scheduler.idle.second_look(index, self.scheduler.queued()) {
+                        SecondLook::Leave => true,
+                        SecondLook::Park(woken) => {
+                            self.unpark(woken);
+                            false
+                        }
+                    };
                 if (work || self.workers[index].recalled) && self.scheduler.idle.remove(index) {
                     self.workers[index].searching = true;
                     State::Choose
@@ -433,9 +454,9 @@ impl Stepper {
             return self.step_spawn(index, task);
         }
         let core = &self.workers[index].core;
-        let busy = self.scheduler.idle.nobody_idle();
+        let (busy, defers) = (self.scheduler.idle.nobody_idle(), self.scheduler.defers_background());
         if dice < spawn + yields {
-            if task.background && busy {
+            if task.background && defers {
                 return State::GiveWay(task, Way::Park);
             }
             self.scheduler.push_yielded(core, Box::new(Task { ..*task }));
@@ -444,9 +465,10 @@ impl Stepper {
         } else if dice < spawn + yields + yield_points {
             let asked = self.scheduler.polite.is_interrupted(index);
             self.interrupted += usize::from(asked);
-            match busy {
+            // Who is to rest was asked to return, and then yield points ask whoever is idle.
+            match busy || self.scheduler.idle.rests(index) {
                 // A background task without yield points: its next operation is cut short.
-                _ if asked && task.background && self.rng.bool() => match busy {
+                _ if asked && task.background && self.rng.bool() => match defers {
                     true => State::GiveWay(task, Way::Park),
                     false => State::Polling(task),
                 },
@@ -473,7 +495,7 @@ impl Stepper {
     fn step_spawn(&mut self, index: usize, task: Box<Task>) -> State {
         let child = self.new_task(Place::Slot(index));
         let core = &self.workers[index].core;
-        if child.background && self.scheduler.idle.nobody_idle() {
+        if child.background && self.scheduler.defers_background() {
             self.books.insert(child.id, Place::Yielded);
             self.scheduler.push_yielded_task(Yielded::Task(child), 0, || self.now);
             return State::Announce(task, Push::Yielded);
@@ -520,8 +542,10 @@ impl Stepper {
         }
         // I5: while work is queued and a worker is idle, somebody searches or is about to.
         // By the books: the slot of a stuck worker is announced by the monitor, again and again.
-        let queued = self.books.waiting + self.books.gave_way + self.books.yielded;
-        let stranded = counts.idle() > 0 && counts.searching() == 0 && queued > 0;
+        let queued = self.books.waiting + self.books.gave_way > 0;
+        // What is in the yield queue is not for those that rest.
+        let queued = queued || self.books.yielded > 0 && self.scheduler.idle.any_serves_idle();
+        let stranded = counts.idle() > 0 && counts.searching() == 0 && queued;
         assert!(!stranded || about_to, "work is queued, a worker is idle, and nobody searches: {counts:?}");
         // The second rule of `yielding.md`: nobody polite goes on beside work that waits, unless one has been asked.
         let polite = &self.scheduler.polite;
@@ -538,6 +562,7 @@ impl Stepper {
         while !self.outside_owes.is_empty() {
             self.step_outside();
         }
+        self.rest(0);
         let mut asleep = 0;
         for turn in 0.. {
             assert!(turn < 100_000_000, "the workers do not come to rest");
@@ -550,9 +575,9 @@ impl Stepper {
     }
 }
 
-/// How often something was resumed from the yield queue, how often a yield point found that it had been asked, and how often a
-/// spare core went back.
-fn run(cores: usize, seed: u64, steps: usize) -> [usize; 3] {
+/// How often something was resumed from the yield queue, how often a yield point found that it had been asked, how often a
+/// spare core went back, and how often workers were told to rest.
+fn run(cores: usize, seed: u64, steps: usize) -> [usize; 4] {
     struct Seed(usize, u64);
     impl Drop for Seed {
         fn drop(&mut self) {
@@ -577,7 +602,7 @@ fn run(cores: usize, seed: u64, steps: usize) -> [usize; 3] {
         stepper.check();
     }
     stepper.run_out();
-    [stepper.resumed, stepper.interrupted, stepper.retired]
+    [stepper.resumed, stepper.interrupted, stepper.retired, stepper.rested]
 }
 
 /// A million steps in a debug build, twenty million in a release build. The yield queue is drained only when every
@@ -586,17 +611,13 @@ fn run(cores: usize, seed: u64, steps: usize) -> [usize; 3] {
 fn invariants_hold_after_every_step() {
     // Few workers make the narrow races likely, many the wide ones.
     let seeds = if cfg!(debug_assertions) { 1 } else { 20 };
-    let (mut resumed, mut interrupted, mut retired) = (0, 0, 0);
+    let mut totals = [0; 4];
     for (cores, runs) in [(1, 4), (2, 20), (3, 20), (8, 6), (64, 2)] {
         for seed in 0..runs * seeds {
-            let [resumes, interrupts, retirements] = run(cores, seed, 20_000);
-            resumed += resumes;
-            interrupted += interrupts;
-            retired += retirements;
+            let counts = run(cores, seed, 20_000);
+            totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
         }
     }
     // The test is worth something only if these happen.
-    assert!(resumed > 1_000, "{resumed} resumed");
-    assert!(interrupted > 1_000, "{interrupted} interrupted");
-    assert!(retired > 1_000, "{retired} retired");
+    assert!(totals.iter().all(|&total| total > 1_000), "resumed, interrupted, retired, rested: {totals:?}");
 }

@@ -302,7 +302,7 @@ impl Worker {
             self.schedule_again(runnable);
         } else if runnable.metadata().is_background() && runnable.metadata().is_lowered() {
             self.shared.push_lowered(runnable, false);
-        } else if runnable.metadata().is_background() && scheduler.idle.nobody_idle() {
+        } else if runnable.metadata().is_background() && scheduler.defers_background() {
             self.shared.push_background(runnable);
         } else {
             let foreground = !runnable.metadata().is_background();
@@ -374,7 +374,7 @@ impl Worker {
                 Tally::count(&self.tally().yields_taken);
                 way
             }
-            None if runnable.metadata().is_background() && scheduler.idle.nobody_idle() => Way::Park,
+            None if runnable.metadata().is_background() && scheduler.defers_background() => Way::Park,
             None => return scheduler.push_yielded(self.core(), runnable),
         };
         let since = match way {

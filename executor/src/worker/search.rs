@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::parker::Elsewhere;
 use crate::runtime::Phase;
-use crate::sched::{CountedOut, INJECTOR_TICK, SEARCH_ROUNDS, Source};
+use crate::sched::{CountedOut, INJECTOR_TICK, SEARCH_ROUNDS, SecondLook, Source};
 use crate::task::Runnable;
 use giveway_io::driver::{Turn, Wait, wake_all};
 use std::task::Waker;
@@ -138,7 +138,14 @@ impl Worker {
     pub(super) fn sleep(&self) {
         let (gate, scheduler) = (&self.shared.gate, &self.shared.scheduler);
         let look_again = |counted_out| {
-            let work = counted_out == CountedOut::LookAgain && scheduler.anything_queued();
+            let work = counted_out == CountedOut::LookAgain
+                && match scheduler.idle.second_look(self.index(), scheduler.queued()) {
+                    SecondLook::Leave => true,
+                    SecondLook::Park(other) => {
+                        self.shared.unpark(other);
+                        false
+                    }
+                };
             // The gate is closed first and the sleepers are woken second: if that passed before we were one of them,
             // the lock of their list, which both sides took, shows us the closed gate.
             let recalled = !self.home && self.post().recall.is_wanted();

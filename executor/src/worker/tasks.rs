@@ -229,7 +229,7 @@ impl Worker {
     /// Takes something from the yield queue, if nothing else is queued anywhere.
     fn resume(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
-        while !scheduler.yielded.is_empty() {
+        while scheduler.may_resume(self.core()) {
             // Not as a searcher: what is pushed while somebody searches interrupts nobody. See `sched/yielding.md`.
             let searched = self.searching.replace(false);
             let was_last = searched && scheduler.idle.stop_search();
@@ -241,7 +241,7 @@ impl Worker {
                 return None;
             };
             if was_last {
-                self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.anything_queued()));
+                self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.queued()));
             }
             if let Some(task) = self.task_of(yielded) {
                 return Some((task, Source::Yielded));
