@@ -223,8 +223,11 @@ impl<const PREEMPTIBLE: bool> Peer for GivewayWithout<PREEMPTIBLE> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let builder = giveway::task::Builder::new().class(giveway::task::Class::Background);
-        Unwrapped(builder.preemptible(PREEMPTIBLE).spawn(future))
+        Unwrapped(if PREEMPTIBLE {
+            giveway::task::Builder::new().preemptible(true).spawn(future)
+        } else {
+            giveway::spawn_background(future)
+        })
     }
 
     sockets_by_tokios_names!(giveway, futures);

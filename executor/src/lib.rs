@@ -81,6 +81,7 @@ mod pinned;
 mod registry;
 mod runtime;
 mod sched;
+mod sites;
 mod stopwatch;
 mod sync;
 pub mod task;

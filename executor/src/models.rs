@@ -5,11 +5,12 @@
 //! as they may be: every order between a push and a look comes from the protocol. Each model says which mutation
 //! turns it red. The slot's model is beside the slot.
 
-use crate::monitor::Monitor;
+use crate::monitor::{Aside, Monitor};
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Gate, Phase};
 use crate::sched::{CountedOut, IdleSet, PoliteSet, Queued, YieldQueue, Yielded};
 use crate::sync::{AtomicBool, AtomicUsize, model, thread};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
@@ -57,7 +58,7 @@ impl Runtime {
             queue: StubQueue::new(),
             yielded: YieldQueue::new(),
             idle: IdleSet::new(workers, 0),
-            polite: PoliteSet::new(workers),
+            polite: PoliteSet::new(workers, || 0),
             parkers,
         })
     }
@@ -505,4 +506,43 @@ fn bounded_model(f: impl Fn() + Send + Sync + 'static) {
     }
     #[cfg(not(giveway_loom))]
     model(f);
+}
+
+/// A poll ends while the monitor has its thread step aside: in the end the thread has stepped back.
+///
+/// Red if `Aside::set` publishes before the thread has stepped aside.
+#[test]
+fn end_of_poll_against_step_aside() {
+    #[derive(Default)]
+    struct Core {
+        aside: Aside,
+        // Whether the kernel lets others go before the core's thread.
+        steps_aside: AtomicBool,
+        is_over: AtomicBool,
+    }
+    impl Core {
+        fn step_back(&self) {
+            self.aside.take(|_| self.steps_aside.store(false, Relaxed));
+        }
+    }
+    model(|| {
+        let core = Arc::new(Core::default());
+        let worker = thread::spawn({
+            let core = core.clone();
+            move || {
+                core.step_back();
+                core.is_over.store(true, Relaxed);
+            }
+        });
+        if !core.is_over.load(Relaxed) {
+            core.aside.set(|| {
+                core.steps_aside.store(true, Relaxed);
+                NonZeroU64::new(1)
+            });
+        }
+        worker.join().unwrap();
+        // The monitor's next look, at the next poll.
+        core.step_back();
+        assert!(!core.steps_aside.load(Relaxed), "the thread of a poll that is over steps aside for good");
+    });
 }

@@ -1,7 +1,15 @@
 //! What the OS tells of a thread, by its number, and what can be asked of it. Linux; elsewhere it tells nothing.
 
 use std::io;
-use std::time::Duration;
+use std::num::NonZeroU64;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Nanoseconds since some moment, the same for all threads.
+pub(crate) fn now() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
 
 /// The number of the calling thread. Zero where threads have none.
 pub(crate) fn this_thread() -> i32 {
@@ -29,6 +37,21 @@ pub(crate) fn had_cpu(_thread: i32) -> Option<Duration> {
     None
 }
 
+/// The CPU time of the calling thread, in nanoseconds. None if the system does not say.
+#[cfg(all(unix, not(miri)))]
+pub(crate) fn thread_time() -> Option<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a writable `timespec`.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    (failed == 0).then(|| seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
+}
+
+#[cfg(not(all(unix, not(miri))))]
+pub(crate) fn thread_time() -> Option<u64> {
+    None
+}
+
 /// Whether a thread has a CPU or waits for one.
 pub(crate) fn wants_cpu(thread: i32) -> Option<bool> {
     let stat = proc_file(thread, "stat")?;
@@ -48,6 +71,75 @@ fn proc_file(thread: i32, name: &str) -> Option<String> {
         std::fs::read_to_string(format!("/proc/self/task/{thread}/{name}")).ok()
     } else {
         None
+    }
+}
+
+/// Has the OS prefer other threads to this one for a while, whichever it is: they preempt it when they wake up. Returns what
+/// [`step_back`] needs to undo it, if the OS did it.
+///
+/// The thread asks for long time slices. Unlike a low priority that can be taken back without privileges, and the kernel
+/// (Linux 6.12 and later) lets a thread with shorter ones go first; but the thread keeps its share of the CPUs.
+#[cfg(target_os = "linux")]
+pub(crate) fn step_aside(thread: i32) -> Option<NonZeroU64> {
+    let mut attributes = Attributes::of(thread)?;
+    let before = u32::try_from(attributes.runtime / 1_000).ok()?;
+    attributes.runtime = LONG_SLICE;
+    attributes.set(thread).then(|| NonZeroU64::new(u64::from(thread.cast_unsigned()) << 32 | u64::from(before)))?
+}
+
+/// Undoes what [`step_aside`] did. The thread may have ended.
+#[cfg(target_os = "linux")]
+pub(crate) fn step_back(aside: NonZeroU64) {
+    let (thread, before) = ((aside.get() >> 32) as i32, aside.get() & u64::from(u32::MAX));
+    if let Some(mut attributes) = Attributes::of(thread) {
+        // Zero is the system's default.
+        attributes.runtime = before * 1_000;
+        attributes.set(thread);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn step_aside(_thread: i32) -> Option<NonZeroU64> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn step_back(_aside: NonZeroU64) {}
+
+/// The longest slice that the kernel knows, in nanoseconds.
+#[cfg(target_os = "linux")]
+const LONG_SLICE: u64 = 100_000_000;
+
+/// How the kernel schedules a thread: the first version of its `sched_attr`.
+#[cfg(target_os = "linux")]
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    // Of an ordinary thread: its slice, zero if it has not asked for one.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+#[cfg(target_os = "linux")]
+impl Attributes {
+    /// Those of a thread with an ordinary policy.
+    fn of(thread: i32) -> Option<Self> {
+        let (mut attributes, size) = (Self::default(), size_of::<Self>());
+        // SAFETY: `attributes` is writable for `size` bytes. A thread that has ended is an error.
+        let told = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attributes, size, 0) } == 0;
+        let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.policy.cast_signed());
+        (told && ordinary).then_some(attributes)
+    }
+
+    fn set(&self, thread: i32) -> bool {
+        // SAFETY: `self` is readable, for as long as it says itself.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const *self, 0) == 0 }
     }
 }
 

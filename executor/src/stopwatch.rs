@@ -3,6 +3,7 @@
 //! The CPU clock of a thread is a system call, ten to twenty times as dear as the time. So it is looked at only if the last look
 //! was half a millisecond ago: a thread that lost its CPU for less than that is taken to have had it.
 
+use crate::os::thread_time;
 use std::cell::Cell;
 
 /// The CPU clock is looked at this often, in nanoseconds.
@@ -74,21 +75,6 @@ impl Stopwatch {
         self.wall.set(now);
         passed.saturating_sub(cpu.saturating_sub(self.cpu.replace(cpu)))
     }
-}
-
-/// The CPU time of the calling thread, in nanoseconds. None if the system does not say.
-#[cfg(all(unix, not(miri)))]
-fn thread_time() -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a writable `timespec`.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    let seconds = u64::try_from(time.tv_sec).ok()?;
-    (failed == 0).then(|| seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
-}
-
-#[cfg(not(all(unix, not(miri))))]
-fn thread_time() -> Option<u64> {
-    None
 }
 
 #[cfg(all(test, not(giveway_loom)))]

@@ -113,16 +113,14 @@ fn arms(row: &Row) -> Vec<Arm> {
         return ours.to_vec();
     }
     let mut arms = vec![arm::<TwoTokios<false>>(), arm::<TwoTokios<true>>()];
-    // On the others as many endless polls of the background stop everything, and with ours if they are not preemptible.
+    // On the others as many endless polls of the background stop everything.
     if row.jobs != Jobs::Endless {
         arms.extend([arm::<Tokio>(), arm::<Smol>()]);
     }
     if row.jobs == Jobs::Polite {
         arms.push(arm::<Giveway>());
     }
-    if row.jobs != Jobs::Endless {
-        arms.extend(ours);
-    }
+    arms.extend(ours);
     arms.push(arm::<GivewayPreemptible>());
     arms
 }

@@ -12,8 +12,10 @@
 
 use super::Kind;
 use crate::host::{NEVER, NOBODY, NOTHING, ticket};
+use crate::os::thread_time;
 use crate::runtime::{Phase, Shared, context};
 use crate::sched::{Pace, Settings};
+use crate::sites::{Expect, POLLS};
 use crate::task::{Class, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_host};
@@ -24,28 +26,52 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// How long a poll goes on past its yield points, in nanoseconds: what the monitor grants polls on workers.
 const SLICE: u64 = 10_000_000;
 
+/// As [`SLICE`], and as the budget of one poll, if the runtime has found the task to be one for lowered threads by itself: one
+/// that gives way after all is to show it.
+const PROBATION: u64 = 100_000;
+const PROBATION_OPERATIONS: u8 = 8;
+
+/// A poll that had a CPU for longer, in nanoseconds, would not have returned in time on a worker.
+const LONG_POLL: u64 = 3 * PROBATION;
+
 /// Polls a task on the calling thread, which is a lowered one. The caller owes [`Shared::leave_after_poll`].
 pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) {
     shared.gate.join();
-    if shared.gate.phase() == Phase::Open {
-        let (meta, now) = (task.metadata(), shared.now());
-        meta.take_mark();
-        let (id, is_paced) = (meta.id, meta.is_paced());
-        let host = Slice::new(shared, now);
-        if is_paced {
-            host.paced_since.set(Some(now));
-        }
-        context::in_job(shared, id, Class::Background, || {
-            with_host(&host, || {
-                if is_paced {
-                    paced_poll_begins();
-                }
-                with_budget(OPERATIONS, || task.run())
-            })
-        });
-    } else {
-        drop(task);
+    if shared.gate.phase() != Phase::Open {
+        return drop(task);
     }
+    let site = task.metadata().may_be_lowered().then(|| POLLS.at(task.metadata().location()));
+    if site.is_some_and(|site| site.expect() != Expect::Long) {
+        return shared.send_back(task);
+    }
+    let began = thread_time();
+    poll_now(shared, task, site.is_some());
+    let took = thread_time().zip(began).map(|(now, began)| now.saturating_sub(began));
+    if let Some(took) = took {
+        shared.meter.count_lowered(took);
+    }
+    if let (Some(site), Some(took)) = (site, took) {
+        POLLS.learn(site, took > LONG_POLL);
+    }
+}
+
+fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) {
+    let (meta, now) = (task.metadata(), shared.now());
+    meta.take_mark();
+    let (id, is_paced) = (meta.id, meta.is_paced());
+    let (slice, operations) = if on_probation { (PROBATION, PROBATION_OPERATIONS) } else { (SLICE, OPERATIONS) };
+    let host = Slice::new(shared, now, slice);
+    if is_paced {
+        host.paced_since.set(Some(now));
+    }
+    context::in_job(shared, id, Class::Background, || {
+        with_host(&host, || {
+            if is_paced {
+                paced_poll_begins();
+            }
+            with_budget(operations, || task.run())
+        })
+    });
 }
 
 /// The host of one poll.
@@ -60,12 +86,12 @@ struct Slice<'a> {
 }
 
 impl<'a> Slice<'a> {
-    fn new(shared: &'a Arc<Shared>, now: u64) -> Self {
+    fn new(shared: &'a Arc<Shared>, now: u64, slice: u64) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Ordering: relaxed; all that matters is that it is nobody else's.
         let number = NUMBER.fetch_add(1, Relaxed);
         let pace = Pace::new(Settings::default().wide_look_interval);
-        Self { shared, pace, number, until: now + SLICE, paced_since: Cell::new(None) }
+        Self { shared, pace, number, until: now + slice, paced_since: Cell::new(None) }
     }
 
     /// Whether the poll has had its time, or the runtime closes. With nobody else in the queue the task is polled again at

@@ -10,7 +10,6 @@ mod lowered;
 #[cfg(test)]
 mod models;
 mod place;
-mod sites;
 mod spawn;
 
 pub use place::block_in_place;
@@ -19,5 +18,4 @@ pub use spawn::spawn_blocking;
 pub(crate) use crew::{Articles, Census, Crew, Kind, Left, Work};
 pub(crate) use lease::{Lease, Loan, Recall};
 pub(crate) use place::on_any_thread;
-pub(crate) use sites::{Expect, LONG, Site};
 pub(crate) use spawn::{spawn, spawn_on};

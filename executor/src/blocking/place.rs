@@ -1,7 +1,7 @@
 //! Blocking inside of a task.
 
-use super::Site;
 use crate::runtime::context;
+use crate::sites::CALLS;
 use std::panic::Location;
 
 /// Runs a function that blocks, or computes for long, right here in the task.
@@ -53,7 +53,7 @@ where
 {
     let location = Location::caller();
     context::with_worker(|worker| match worker {
-        Some(worker) if worker.may_lend() => worker.lend(Some(Site::of(location)), f),
+        Some(worker) if worker.may_lend() => worker.lend(Some(CALLS.at(location)), f),
         _ => f(),
     })
 }

@@ -84,6 +84,9 @@ pub struct TaskDump {
     /// second or so, and after nine hours and three quarters it begins anew. Of one that is queued or has given way only if it
     /// is one of those that are timed. Of one that runs, and of jobs, never.
     pub waits: Option<Duration>,
+    /// Whether it is in a background poll that did not return in time, and is
+    /// [preempted for others](crate::Builder::preempt_background): on a worker with a spare one beside it.
+    pub overrun: bool,
 }
 
 /// What a task is doing: see [`TaskDump`].
@@ -166,11 +169,12 @@ impl TaskDump {
             Place::Waiting(tick) => (TaskState::Waiting, Some(Mark::waited(tick, now))),
         };
         let class = if meta.is_background() { Class::Background } else { Class::Foreground };
-        Self { id: meta.id, name: meta.name().map(str::to_owned), class, state, spawned_at: meta.location(), waits }
+        let name = meta.name().map(str::to_owned);
+        Self { id: meta.id, name, class, state, spawned_at: meta.location(), waits, overrun: false }
     }
 
     fn of_work(work: Work, class: Class, state: TaskState) -> Self {
-        Self { id: work.id, name: work.name, class, state, spawned_at: work.spawned_at, waits: None }
+        Self { id: work.id, name: work.name, class, state, spawned_at: work.spawned_at, waits: None, overrun: false }
     }
 }
 
@@ -208,8 +212,12 @@ impl Shared {
         for (worker, post) in self.posts.iter().enumerate() {
             if let Some((id, class, spawned_at)) = post.running_class() {
                 let state = TaskState::Running { worker: Some(worker) };
-                let new = TaskDump { id, name: None, class, state, spawned_at, waits: None };
-                tasks.entry(id).and_modify(|task| (task.state, task.waits) = (state, None)).or_insert(new);
+                let overrun = post.is_overrun();
+                let new = TaskDump { id, name: None, class, state, spawned_at, waits: None, overrun };
+                tasks
+                    .entry(id)
+                    .and_modify(|task| (task.state, task.waits, task.overrun) = (state, None, overrun))
+                    .or_insert(new);
             }
         }
         let mut unlisted = 0;
@@ -272,7 +280,8 @@ impl fmt::Display for TaskDump {
         let class = if self.class == Class::Background { "bg" } else { "fg" };
         write!(f, "{:>8} {:<14} {waits:>9} {class} {}", self.id.get(), self.state, self.spawned_at)?;
         // As a literal, so that a name cannot spoil the table.
-        self.name.iter().try_for_each(|name| write!(f, " {name:?}"))
+        self.name.iter().try_for_each(|name| write!(f, " {name:?}"))?;
+        if self.overrun { f.write_str(" (overrun)") } else { Ok(()) }
     }
 }
 

@@ -128,6 +128,8 @@ pub(crate) struct Meter {
     ended: AtomicU64,
     // Yield points of threads in `block_on`, taken and declined. Not on the line where every worker finds its tally.
     outside: CachePadded<[AtomicU64; 2]>,
+    // How long polls on lowered threads had a CPU, in nanoseconds. Written by those threads.
+    lowered_time: CachePadded<AtomicU64>,
     // The time in seconds, or so, as a part of `Mark`. Written when it changes, by whoever has looked at the clock.
     seconds: CachePadded<AtomicU16>,
 }
@@ -144,6 +146,7 @@ impl Meter {
             born: now,
             ended: AtomicU64::new(0),
             outside: Default::default(),
+            lowered_time: Default::default(),
             seconds: CachePadded::new(AtomicU16::new(Mark::waiting_since(now))),
         }
     }
@@ -236,6 +239,11 @@ impl Meter {
         self.outside[usize::from(!taken)].fetch_add(1, Relaxed);
     }
 
+    /// A poll on a lowered thread had a CPU for this long.
+    pub(crate) fn count_lowered(&self, nanoseconds: u64) {
+        self.lowered_time.fetch_add(nanoseconds, Relaxed);
+    }
+
     /// A worker is woken.
     pub(crate) fn wakes(&self, core: usize) {
         self.cores[core].wake_ups.fetch_add(1, Relaxed);
@@ -321,6 +329,8 @@ impl Shared {
             lowered_threads: lowered.threads,
             lowering_refused: self.is_lowering_refused(),
             resting_workers: scheduler.idle.resting(),
+            overruns: self.monitor.overruns(),
+            lowered_time: Duration::from_nanos(load(&meter.lowered_time)),
             tasks: if forked { 0 } else { self.registry.len() },
             workers: (0..self.workers()).map(worker).collect(),
             spares_sent: self.monitor.spares_sent(),

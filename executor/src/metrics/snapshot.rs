@@ -92,6 +92,11 @@ pub struct Metrics {
     /// How many workers leave the yield queue to the others at the moment, so that lowered threads have their part of the CPUs:
     /// they want some, and polite tasks would take all. A worker that rests runs everything else.
     pub resting_workers: usize,
+    /// How many background polls did not return in time on their worker: they were
+    /// [overrun](crate::Builder::preempt_background). Few, for tasks from the same place are polled on lowered threads afterwards.
+    pub overruns: u64,
+    /// How long polls on lowered threads had a CPU, all together.
+    pub lowered_time: Duration,
     /// Tasks that have not ended, and have waited for something at least once or have a name. A task that was never pending
     /// is not counted: nobody has to know of it. Nor are blocking jobs.
     pub tasks: usize,
@@ -296,7 +301,14 @@ impl fmt::Display for Metrics {
         if self.lowered_threads > 0 || self.lowered_queued > 0 {
             let (queued, running, threads) = (self.lowered_queued, self.lowered_running, self.lowered_threads);
             let refused = if self.lowering_refused { ", which the system refuses to lower" } else { "" };
-            writeln!(f, "lowered polls       {queued} queued, {running} running, threads {threads}{refused}")?;
+            let time = self.lowered_time;
+            writeln!(
+                f,
+                "lowered polls       {queued} queued, {running} running, {time:.1?}, threads {threads}{refused}"
+            )?;
+        }
+        if self.overruns > 0 {
+            writeln!(f, "overrun polls       {}", self.overruns)?;
         }
         if self.resting_workers > 0 {
             writeln!(f, "resting workers     {}, for lowered threads", self.resting_workers)?;

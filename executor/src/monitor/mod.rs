@@ -12,6 +12,7 @@
 //!   so does an abort.
 //!   One that does not return when it is asked is reported, once a cause (`polls.rs`, `long_poll.rs`, `stack.rs`).
 //!   It also gets a spare worker beside it (`spares.rs`): then the runtime goes on, however many of its polls do not return.
+//!   A background poll of which nothing is known is asked after 100 µs, and has a spare worker after some 200 (`overruns.md`).
 //! - While lowered threads want CPUs that polite tasks have, some workers rest (`shares.rs`).
 //! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
 //! - Somebody is sent for the core of a blocking call that is long (`blocking/hand_off.md`): after 20 µs if the place that it
@@ -38,6 +39,7 @@
 //!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
 //!   workers rest for 10 ms never pays for that. A turn at the reactor since the last look tells of a rest that was shorter.
 
+mod aside;
 mod long_poll;
 mod polls;
 mod rescue;
@@ -46,11 +48,12 @@ mod spares;
 #[cfg(all(feature = "stack-samples", target_os = "linux"))]
 mod stack;
 
+pub(crate) use aside::Aside;
 pub use long_poll::LongPoll;
 
-use crate::blocking::LONG;
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Phase, Shared};
+use crate::sites::LONG_CALL;
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
 use polls::Polls;
@@ -88,13 +91,14 @@ pub(crate) struct Monitor {
     asleep: AtomicBool,
     // Set by the monitor while it does not look at slots, cleared by the first to call it back.
     off_duty: AtomicBool,
-    // A blocking call has begun that may be long. Set by the caller, cleared by the monitor.
-    watch_calls: AtomicBool,
+    // A blocking call or a poll has begun that may be long. Set by the caller, cleared by the monitor.
+    watch_closely: AtomicBool,
     // How many lost wake-ups the monitor has made good. Written by the monitor. Not part of any protocol, and so not
     // modelled.
     rescues: AtomicU64,
-    // How often a spare worker was sent. As above.
+    // How often a spare worker was sent, and how many background polls were overrun. As above.
     spares: AtomicU64,
+    overruns: AtomicU64,
     // Calls the monitor back from the reactor.
     call_back: Box<dyn Fn() + Send + Sync>,
 }
@@ -105,9 +109,10 @@ impl Monitor {
             parker: Parker::new(),
             asleep: AtomicBool::new(false),
             off_duty: AtomicBool::new(false),
-            watch_calls: AtomicBool::new(false),
+            watch_closely: AtomicBool::new(false),
             rescues: AtomicU64::new(0),
             spares: AtomicU64::new(0),
+            overruns: AtomicU64::new(0),
             call_back: Box::new(call_back),
         }
     }
@@ -124,10 +129,11 @@ impl Monitor {
         }
     }
 
-    /// A blocking call has begun, nobody is idle, and it is not known how long it takes: has the monitor look in 20 µs.
-    pub(crate) fn watch_calls(&self) {
+    /// A blocking call has begun, or a background poll is about to, and it is not known how long it takes: has the monitor look
+    /// now, and again in 20 µs.
+    pub(crate) fn watch_closely(&self) {
         // Ordering: relaxed; the token, which both sides swap, orders it.
-        if !self.watch_calls.swap(true, Relaxed) {
+        if !self.watch_closely.swap(true, Relaxed) {
             self.call();
         }
     }
@@ -189,6 +195,16 @@ impl Monitor {
     /// How often a spare worker was sent.
     pub(crate) fn spares_sent(&self) -> u64 {
         self.spares.load(Relaxed)
+    }
+
+    /// Counts a background poll that is overrun.
+    fn count_overrun(&self) {
+        self.overruns.fetch_add(1, Relaxed);
+    }
+
+    /// How many background polls were overrun.
+    pub(crate) fn overruns(&self) -> u64 {
+        self.overruns.load(Relaxed)
     }
 
     /// Makes the calling thread the monitor.
@@ -283,12 +299,14 @@ fn watch(shared: &Arc<Shared>) {
         }
         // After the look, which may have been a turn.
         last_turn = shared.reactor.looked_at();
-        if monitor.watch_calls.swap(false, Relaxed) {
+        if monitor.watch_closely.swap(false, Relaxed) {
             // Of those that have just begun, one that is still the same after this is long.
-            monitor.parker.park_until(now + LONG);
+            monitor.parker.park_until(now + LONG_CALL);
             continue;
         }
-        let pause = if grow_crews(shared) {
+        let pause = if let Some(pause) = polls.look_again_after() {
+            pause
+        } else if grow_crews(shared) {
             LOOK_AT_IO_EVERY
         } else if work_waits {
             rescue::LOOK_AGAIN_AFTER

@@ -3,17 +3,33 @@
 use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::blocking::Loan;
 use crate::runtime::{Post, Shared};
+use crate::sites::POLLS;
+use crate::task::Class;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a poll may go on before it is asked to return.
-const SLICE: Duration = Duration::from_millis(10);
+/// What a poll is granted.
+struct Terms {
+    /// How long it may go on before it is asked to return.
+    slice: Duration,
+    /// How long it has then to return.
+    grace: Duration,
+    /// With this much time on a CPU a poll that was asked to return, and can, has returned.
+    enough_to_hear: Duration,
+}
 
-/// Sooner than this nobody looks whether a poll that was asked to return has.
-const SOONEST: Duration = Duration::from_millis(1);
+const USUAL: Terms = Terms {
+    slice: Duration::from_millis(10),
+    grace: Duration::from_millis(1),
+    enough_to_hear: Duration::from_millis(5),
+};
 
-/// With so much time on a CPU a poll that was asked to return, and can, has returned.
-const ENOUGH_TO_HEAR: Duration = Duration::from_millis(5);
+/// The terms of a background poll of which nothing is known yet: see `overruns.md`.
+const UNPROVEN: Terms = Terms {
+    slice: Duration::from_micros(100),
+    grace: Duration::from_micros(100),
+    enough_to_hear: Duration::from_micros(50),
+};
 
 /// What the monitor has seen of each worker.
 pub(super) struct Polls {
@@ -21,6 +37,8 @@ pub(super) struct Polls {
     seen: Vec<Seen>,
     // How many polls hold their core, having been asked to return: at the last look.
     held: usize,
+    // When the next look is due for the sake of a poll, if one is.
+    look_again_after: Option<Duration>,
     reports: Reports,
 }
 
@@ -64,7 +82,12 @@ impl Seen {
 impl Polls {
     pub(super) fn new(cores: usize) -> Self {
         let now = Instant::now();
-        Self { seen: (0..cores).map(|_| Seen::new(0, None, now)).collect(), held: 0, reports: Reports::default() }
+        Self {
+            seen: (0..cores).map(|_| Seen::new(0, None, now)).collect(),
+            held: 0,
+            look_again_after: None,
+            reports: Reports::default(),
+        }
     }
 
     /// How many polls were asked to return, and hold their core all the same.
@@ -72,11 +95,16 @@ impl Polls {
         self.held
     }
 
+    /// How long the next look may wait, if a poll wants one.
+    pub(super) fn look_again_after(&self) -> Option<Duration> {
+        self.look_again_after
+    }
+
     /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that
     /// have had their time to return. Whether any slot is full.
     pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) -> bool {
         let (mut stuck, mut slot_stuck, mut any_full) = (false, false, false);
-        self.held = 0;
+        (self.held, self.look_again_after) = (0, None);
         for (index, core) in shared.scheduler.cores().iter().enumerate() {
             let post = &shared.posts[index];
             let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), post.is_running());
@@ -89,6 +117,9 @@ impl Polls {
                     post.first_seen(poll, shared.now());
                 }
                 self.seen[index] = Seen::new(poll, loan, now);
+                if running && post.is_unproven(poll) {
+                    self.look_again_after = Some(UNPROVEN.slice);
+                }
                 continue;
             }
             if full || core.has_task() {
@@ -134,9 +165,11 @@ impl Polls {
     }
 
     fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {
-        let seen = &mut self.seen[index];
+        let (seen, post) = (&mut self.seen[index], &shared.posts[index]);
+        let unproven = running && !seen.deaf && (post.is_unproven(seen.poll) || ignores(shared, index));
+        let terms = if unproven { &UNPROVEN } else { &USUAL };
         let too_soon = |asked: Instant| {
-            now - asked < SOONEST || seen.had_cpu.is_some_and(|had| could_not_hear(&shared.posts[index], had))
+            now - asked < terms.grace || seen.had_cpu.is_some_and(|had| could_not_hear(post, had, terms))
         };
         if running && seen.asked.is_some_and(too_soon) {
             // The monitor was called meanwhile; or the thread has had no CPU since, which is nobody's fault in here. The
@@ -145,12 +178,18 @@ impl Polls {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
             shared.scheduler.has_returned(index);
+            if seen.asked.is_some() && running && !seen.deaf {
+                overrun(shared, index, seen.poll);
+            }
             seen.deaf |= seen.asked.is_some();
             (seen.asked, seen.unasked_since) = (None, now);
-        } else if now - seen.unasked_since >= SLICE {
-            seen.had_cpu = shared.posts[index].had_cpu();
+        } else if now - seen.unasked_since >= terms.slice {
+            seen.had_cpu = post.had_cpu();
             shared.scheduler.ask_to_return(index, seen.poll);
             seen.asked = Some(now);
+        }
+        if unproven && !seen.deaf {
+            self.look_again_after = Some(UNPROVEN.grace);
         }
         if running {
             self.suspect(shared, index, now);
@@ -192,6 +231,8 @@ impl Polls {
 
     /// The poll that was going on is over.
     fn over(&mut self, shared: &Arc<Shared>, index: usize, now: Instant) {
+        // If the worker has not done it: it may have missed that it was to.
+        shared.posts[index].step_back();
         let seen = &mut self.seen[index];
         let Some(mut report) = seen.report.take() else { return };
         let ended = shared.posts[index].take_end().map(|at| shared.instant(at));
@@ -202,8 +243,28 @@ impl Polls {
     }
 }
 
+/// Whether a background poll was asked to give way a while ago, for work that waits, and has not.
+fn ignores(shared: &Shared, index: usize) -> bool {
+    shared.preempts_background()
+        && Duration::from_nanos(shared.scheduler.polite.unanswered_for(index)) >= USUAL.grace
+        && matches!(shared.posts[index].running_class(), Some((_, Class::Background, _)))
+}
+
+/// A poll was asked to return, and did not. If it is of the background, others are to go before it from now on, and before
+/// those that come from the same place.
+fn overrun(shared: &Shared, index: usize, poll: u32) {
+    let post = &shared.posts[index];
+    if let Some((_, Class::Background, spawned_at)) = post.running_class()
+        && shared.preempts_background()
+    {
+        shared.monitor.count_overrun();
+        POLLS.learn(POLLS.at(spawned_at), true);
+        post.step_aside(poll);
+    }
+}
+
 /// Whether a thread that had this much CPU time when it was asked something has had none since, though it wants some.
-fn could_not_hear(post: &Post, had: Duration) -> bool {
+fn could_not_hear(post: &Post, had: Duration, terms: &Terms) -> bool {
     let had_since = post.had_cpu().map_or(Duration::MAX, |now| now.saturating_sub(had));
-    had_since < ENOUGH_TO_HEAR && post.wants_cpu() == Some(true)
+    had_since < terms.enough_to_hear && post.wants_cpu() == Some(true)
 }

@@ -5,6 +5,7 @@ use crate::blocking::{Articles, Kind};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::monitor::LongPoll;
+use crate::os;
 use crate::sched::Settings;
 use crate::{monitor, worker};
 use std::fmt;
@@ -42,6 +43,7 @@ pub struct Builder {
     stack_size: Option<usize>,
     settings: Settings,
     max_spare_workers: Option<usize>,
+    preempt_background: bool,
     max_blocking_threads: usize,
     blocking_keep_alive: Duration,
     detect_deadlock: bool,
@@ -65,6 +67,7 @@ impl Builder {
             stack_size: None,
             settings: Settings::default(),
             max_spare_workers: None,
+            preempt_background: true,
             max_blocking_threads: 512,
             blocking_keep_alive: Duration::from_millis(500),
             detect_deadlock: false,
@@ -127,6 +130,36 @@ impl Builder {
     /// ```
     pub fn max_spare_workers(mut self, workers: usize) -> Self {
         self.max_spare_workers = Some(workers);
+        self
+    }
+
+    /// Whether the OS is to preempt background polls that do not return in time. By default it is.
+    ///
+    /// A [background](crate::spawn_background) poll that keeps its worker for some hundred microseconds after it was asked to
+    /// return is *overrun*: it has no yield point, and awaits nothing that spends the [budget](crate::budget). A
+    /// [spare worker](Self::max_spare_workers) takes its place at once, and until the poll returns the OS prefers other threads to
+    /// it. Where the task was spawned is remembered: further polls of tasks from there are made by threads of the lowest
+    /// priority, as if they were [preemptible](crate::task::Builder::preemptible), until they have been short for a while.
+    /// So foreground work waits for the first such poll, for less than a millisecond, and not for those after it.
+    ///
+    /// What the OS preempts in the middle of a lock keeps it: background tasks that share locks with the foreground should have
+    /// yield points where they hold none, or [say](crate::task::Builder::preemptible) that they are not to be preempted.
+    ///
+    /// # Not guaranteed
+    ///
+    /// That the first poll is noticed that soon, if tasks from the same place have been short for long: then it may take some
+    /// milliseconds. Nor any of this where the system refuses to lower a thread
+    /// ([`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused)). A thread or process that such a poll starts
+    /// inherits the thread's place behind others.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let runtime = giveway::Builder::new().preempt_background(false).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn preempt_background(mut self, preempt: bool) -> Self {
+        self.preempt_background = preempt;
         self
     }
 
@@ -435,9 +468,10 @@ impl Builder {
         }
         self.elastic.check().map_err(|error| invalid(error.to_string()))?;
         let spares = self.max_spare_workers.unwrap_or(workers).min(MAX_WORKERS);
-        let settings = Settings { spares, ..self.settings };
+        let settings = Settings { spares, clock: os::now, ..self.settings };
         let mut shared = Shared::new(workers, settings, self.hooks.clone(), self.articles(workers))?;
         shared.deadlocks = self.detect_deadlock.then(Watch::default);
+        shared.preempts_background = self.preempt_background;
         shared.elastic = Elastic::new(self.elastic);
         let shared = Arc::new(shared);
         let mut threads = Vec::with_capacity(workers + 1);
@@ -542,6 +576,7 @@ impl fmt::Debug for Builder {
             .field("stack_size", &self.stack_size)
             .field("settings", &self.settings)
             .field("max_spare_workers", &self.max_spare_workers)
+            .field("preempt_background", &self.preempt_background)
             .field("max_blocking_threads", &self.max_blocking_threads)
             .field("blocking_keep_alive", &self.blocking_keep_alive)
             .field("detect_deadlock", &self.detect_deadlock)

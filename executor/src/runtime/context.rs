@@ -273,11 +273,14 @@ where
     Current::of(shared, worker).spawn(name, class, location, future)
 }
 
-/// Spawns a background task onto this runtime that is polled on lowered threads.
+/// Spawns a task onto this runtime of which it is said whether it is polled on lowered threads. One that is, is of the
+/// background.
 #[track_caller]
-pub(crate) fn spawn_lowered<F>(
+pub(crate) fn spawn_outright<F>(
     shared: &Arc<Shared>,
     name: Option<Box<str>>,
+    class: Option<Class>,
+    lowered: bool,
     location: &'static Location<'static>,
     future: F,
 ) -> JoinHandle<F::Output>
@@ -285,10 +288,16 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    shared.refuse_in_forked_child();
-    let (runnable, handle) = task::allocate(Arc::as_ptr(shared), name, Class::Background, location, future);
-    runnable.metadata().set_lowered(true);
-    shared.submit_lowered(runnable);
+    // SAFETY: it is used in this frame.
+    let current = Current::of(shared, unsafe { worker() });
+    let class = if lowered { Class::Background } else { class.unwrap_or_else(|| current.class()) };
+    let (runnable, handle) = task::allocate(current.shared(), name, class, location, future);
+    runnable.metadata().set_lowered_outright(lowered);
+    if lowered {
+        shared.submit_lowered(runnable);
+    } else {
+        current.submit(runnable);
+    }
     handle
 }
 

@@ -5,7 +5,7 @@ use crate::blocking::{Articles, Crew, Kind, Lease, Loan, Recall, Work};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::metrics::Meter;
-use crate::monitor::Monitor;
+use crate::monitor::{Aside, Monitor};
 use crate::os;
 use crate::parker::{Elsewhere, Parker};
 use crate::registry::Registry;
@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) crew: Crew,
     background_crew: Crew,
     lowered_crew: Crew,
+    /// Whether background polls that do not return in time are left to lowered threads: as the user wishes.
+    pub(crate) preempts_background: bool,
     // The OS has refused to lower a thread.
     lowering_refused: AtomicBool,
     // The private halves of the cores: each belongs to whoever holds the core.
@@ -87,6 +89,9 @@ pub(crate) struct Post {
     // The poll that the monitor has seen last, by its tick, and when it first saw it. Written by the monitor.
     seen: AtomicU32,
     seen_at: AtomicU64,
+    // The poll, by its tick, of which nothing is known yet: the monitor watches it. Written by the worker.
+    unproven: AtomicU32,
+    aside: Aside,
     // The thread that holds the core, as the OS calls it.
     thread: AtomicI32,
 }
@@ -110,6 +115,8 @@ impl Post {
             ended_at: AtomicU64::new(0),
             seen: AtomicU32::new(0),
             seen_at: AtomicU64::new(0),
+            unproven: AtomicU32::new(0),
+            aside: Aside::default(),
             thread: AtomicI32::new(0),
         }
     }
@@ -180,6 +187,34 @@ impl Post {
         // Ordering: relaxed, here and below: what is missed is told a little less exactly.
         self.seen.store(tick, Relaxed);
         self.seen_at.store(now, Relaxed);
+    }
+
+    /// The worker is about to begin a poll of which nothing is known yet.
+    pub(crate) fn begin_unproven(&self, tick: u32) {
+        self.unproven.store(tick, Relaxed);
+    }
+
+    /// Whether nothing was known of this poll when it began.
+    pub(crate) fn is_unproven(&self, tick: u32) -> bool {
+        self.unproven.load(Relaxed) == tick
+    }
+
+    /// Has the thread that holds the core step aside for others up to the end of the poll with this tick, or to
+    /// [`Self::step_back`]. The monitor's to call.
+    pub(crate) fn step_aside(&self, tick: u32) {
+        if self.aside.set(|| os::step_aside(self.thread())) {
+            self.watch_end(tick);
+        }
+    }
+
+    /// Has the thread step back that has stepped aside, if one has.
+    pub(crate) fn step_back(&self) {
+        self.aside.take(os::step_back);
+    }
+
+    /// Whether the poll that goes on is overrun, and its thread has stepped aside.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.aside.is_set()
     }
 
     /// Since when this poll has gone on, if the monitor has seen it.
@@ -264,6 +299,7 @@ impl Shared {
             elastic: Elastic::new(elastic::Settings::new()),
             background_crew: Crew::new(of_kind(Kind::Background)),
             lowered_crew: Crew::new(of_kind(Kind::Lowered)),
+            preempts_background: true,
             lowering_refused: AtomicBool::new(false),
             crew: Crew::new(articles),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
@@ -339,8 +375,20 @@ impl Shared {
 
     /// Queues a task that should be polled on lowered threads for the workers: there are no such threads.
     pub(crate) fn raise(self: &Arc<Self>, runnable: Runnable) {
+        runnable.metadata().set_lowered_outright(false);
+        self.inject_late(runnable);
+    }
+
+    /// Queues a task for the workers that was for lowered threads up to now.
+    pub(crate) fn send_back(self: &Arc<Self>, runnable: Runnable) {
         runnable.metadata().set_lowered(false);
         self.inject_late(runnable);
+    }
+
+    /// Whether background polls that do not return in time are left to lowered threads.
+    #[inline]
+    pub(crate) fn preempts_background(&self) -> bool {
+        self.preempts_background && !self.is_lowering_refused()
     }
 
     /// A core is to be had: somebody is to come for it.

@@ -24,11 +24,13 @@ pub(crate) struct Settings {
     pub(crate) yield_patience: Option<u64>,
     /// How many spare cores there are.
     pub(crate) spares: usize,
+    /// A clock, in nanoseconds, by which requests to give way are timed.
+    pub(crate) clock: fn() -> u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { wide_look_interval: 100_000, yield_patience: None, spares: 0 }
+        Self { wide_look_interval: 100_000, yield_patience: None, spares: 0, clock: || 0 }
     }
 }
 

@@ -123,7 +123,7 @@ impl<T: PointerSized> Scheduler<T> {
             injector: Injector::new(),
             yielded: YieldQueue::new(),
             idle: IdleSet::new(workers, spares),
-            polite: PoliteSet::new(workers + spares),
+            polite: PoliteSet::new(workers + spares, settings.clock),
             closing: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             settings,

@@ -27,20 +27,24 @@ pub(crate) struct PoliteSet {
     armed: Box<[CachePadded<AtomicUsize>]>,
     // On a line of its own: read at every yield point.
     interrupts: Box<[CachePadded<Interrupt>]>,
+    // Tells when a core is interrupted, in nanoseconds.
+    clock: fn() -> u64,
 }
 
 struct Interrupt {
     // Set by whoever interrupts the core, cleared by its holder.
     flag: AtomicBool,
-    // How often others did. Not part of any protocol, and so not modelled.
+    // How often others did, and when the flag was last set. Not part of any protocol, and so not modelled.
     sent: std::sync::atomic::AtomicU64,
+    at: std::sync::atomic::AtomicU64,
 }
 
 impl PoliteSet {
-    pub(crate) fn new(cores: usize) -> Self {
+    pub(crate) fn new(cores: usize, clock: fn() -> u64) -> Self {
         Self {
             armed: (0..cores.div_ceil(BITS)).map(|_| CachePadded::new(AtomicUsize::new(0))).collect(),
             interrupts: (0..cores).map(|_| CachePadded::new(Interrupt::new())).collect(),
+            clock,
         }
     }
 
@@ -110,7 +114,17 @@ impl PoliteSet {
 
     /// Has this core ask itself to give way. The holder's to call.
     pub(crate) fn interrupt_self(&self, core: usize) {
-        self.interrupts[core].flag.store(true, Relaxed);
+        let interrupt = &self.interrupts[core];
+        if !interrupt.flag.load(Relaxed) {
+            interrupt.at.store((self.clock)(), Relaxed);
+        }
+        interrupt.flag.store(true, Relaxed);
+    }
+
+    /// For how long a core has not answered a request, in nanoseconds. Zero if there is none.
+    pub(crate) fn unanswered_for(&self, core: usize) -> u64 {
+        let interrupt = &self.interrupts[core];
+        if interrupt.flag.load(Relaxed) { (self.clock)().saturating_sub(interrupt.at.load(Relaxed)) } else { 0 }
     }
 
     /// How often cores were asked by others to give way.
@@ -167,7 +181,7 @@ impl PoliteSet {
 
 impl Interrupt {
     fn new() -> Self {
-        Self { flag: AtomicBool::new(false), sent: std::sync::atomic::AtomicU64::new(0) }
+        Self { flag: AtomicBool::new(false), sent: Default::default(), at: Default::default() }
     }
 }
 
@@ -183,7 +197,7 @@ mod tests {
 
     #[test]
     fn each_request_goes_to_others() {
-        let set = PoliteSet::new(130);
+        let set = PoliteSet::new(130, || 0);
         for core in [3, 5, 7, 64, 129] {
             set.arm(core);
         }
@@ -199,7 +213,7 @@ mod tests {
 
     #[test]
     fn who_stops_being_polite_learns_whether_it_was_asked() {
-        let set = PoliteSet::new(2);
+        let set = PoliteSet::new(2, || 0);
         set.arm(0);
         assert!(!set.disarm(0));
         set.arm(0);

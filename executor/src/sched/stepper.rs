@@ -168,6 +168,7 @@ impl Stepper {
             wide_look_interval: if rng.bool() { u64::MAX } else { 10_000 },
             yield_patience: (rng.u8(..4) == 0).then_some(1_000),
             spares: if rng.bool() { 0 } else { rng.usize(..=cores) },
+            ..Settings::default()
         };
         let (scheduler, locals) = Scheduler::new(cores, settings);
         let worker = |core: Local<_>| {

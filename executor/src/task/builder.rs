@@ -24,7 +24,8 @@ pub struct Builder {
     class: Option<Class>,
     // Of a pinned task.
     worker: Option<usize>,
-    preemptible: bool,
+    // Learnt if not given.
+    preemptible: Option<bool>,
 }
 
 impl Builder {
@@ -69,11 +70,13 @@ impl Builder {
         self
     }
 
-    /// Whether the OS is to preempt the polls of the task, at any instruction, for whatever else there is to run. For
-    /// background work whose polls are long and that you cannot cut: a compressor, a sort, somebody else's library. The
-    /// task is of the [background](Class::Background), whatever the class says.
+    /// Whether the OS is to preempt the polls of the task, at any instruction, for whatever else there is to run. By default the
+    /// runtime learns that of background tasks, [from their polls](crate::Builder::preempt_background). `true` is for background
+    /// work of which you know that its polls are long and that you cannot cut: a compressor, a sort, somebody else's library. The
+    /// task is of the [background](Class::Background) then, whatever the class says. `false` is for tasks that must not lose
+    /// their CPU, because they share a lock with the foreground: workers poll them, however long that takes.
     ///
-    /// It never runs on a worker. Its polls are made by threads of the lowest priority, as many as there are workers, first
+    /// A preemptible task never runs on a worker. Its polls are made by threads of the lowest priority, as many as there are workers, first
     /// come, first served; they have what the workers leave of the CPUs. A foreground task that becomes runnable does not wait
     /// for such a poll, not even for its next yield point: the kernel takes the CPU away. For the same reason **a lock that the
     /// task holds may stay taken while others go first**: whatever waits for the lock then waits for the background.
@@ -100,7 +103,7 @@ impl Builder {
     /// assert_eq!(giveway::block_on(job).unwrap(), 5);
     /// ```
     pub fn preemptible(mut self, preemptible: bool) -> Self {
-        self.preemptible = preemptible;
+        self.preemptible = Some(preemptible);
         self
     }
 
@@ -122,8 +125,9 @@ impl Builder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        if self.preemptible {
-            return context::spawn_lowered(&context::current_or_default(), self.name, Location::caller(), future);
+        if let Some(lowered) = self.preemptible {
+            let shared = context::current_or_default();
+            return context::spawn_outright(&shared, self.name, self.class, lowered, Location::caller(), future);
         }
         context::spawn(self.name, self.class, Location::caller(), future)
     }
@@ -148,8 +152,8 @@ impl Builder {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        if self.preemptible {
-            return context::spawn_lowered(&handle.shared, self.name, Location::caller(), future);
+        if let Some(lowered) = self.preemptible {
+            return context::spawn_outright(&handle.shared, self.name, self.class, lowered, Location::caller(), future);
         }
         context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
     }
@@ -293,13 +297,13 @@ impl Builder {
 
     /// A job that is to be preempted is one of the background.
     fn class_of_job(&self) -> Option<Class> {
-        if self.preemptible { Some(Class::Background) } else { self.class }
+        if self.preemptible == Some(true) { Some(Class::Background) } else { self.class }
     }
 
     #[track_caller]
     fn refuse_to_pin(&self) {
         assert!(
-            !self.preemptible,
+            self.preemptible != Some(true),
             "a task cannot be both pinned and preemptible: a pinned one stays on a worker's thread, which is not lowered"
         );
     }

@@ -96,7 +96,8 @@ pub(crate) struct Meta {
     // Where the task is. Written by whoever spawns, polls or queues it, of whom there is one at a time; read by dumps.
     mark: AtomicU16,
     // `REGISTERED`: the registry has this task; `PACED`: it has a pacer, and its polls are timed; `LOWERED`: it is polled on
-    // lowered threads. Belongs to whoever spawns, queues, polls or drops it, of whom there is one at a time.
+    // lowered threads; `OUTRIGHT`: whether it is, is not for the runtime to learn. Belongs to whoever spawns, queues, polls or
+    // drops it, of whom there is one at a time.
     known: Cell<u8>,
     // The number of the registry's shard, for the same; for a pinned task that of its worker.
     pub(crate) shard: Cell<u16>,
@@ -117,6 +118,7 @@ const OFFSET_UNIT: usize = 4;
 const REGISTERED: u8 = 1;
 const PACED: u8 = 2;
 const LOWERED: u8 = 4;
+const OUTRIGHT: u8 = 8;
 
 const _: () = assert!(size_of::<Meta>() <= 7 * size_of::<u64>());
 
@@ -237,9 +239,21 @@ impl Meta {
         self.known.get() & LOWERED != 0
     }
 
+    /// Fixes whether the task is polled on lowered threads. For whoever spawns or queues it.
+    pub(crate) fn set_lowered_outright(&self, lowered: bool) {
+        self.set_lowered(lowered);
+        self.known.set(self.known.get() | OUTRIGHT);
+    }
+
+    /// Whether the runtime is to learn from the task's polls if they are for lowered threads. For whoever polls it.
+    #[inline]
+    pub(crate) fn may_be_lowered(&self) -> bool {
+        self.is_background() && self.known.get() & OUTRIGHT == 0
+    }
+
     /// The task is polled on lowered threads from now on, or by workers. For whoever spawns or queues it.
     pub(crate) fn set_lowered(&self, lowered: bool) {
-        debug_assert!(self.is_background(), "the foreground is never lowered");
+        debug_assert!(self.is_background() || !lowered, "the foreground is never lowered");
         let known = self.known.get() & !LOWERED;
         self.known.set(if lowered { known | LOWERED } else { known });
     }

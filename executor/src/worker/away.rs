@@ -2,8 +2,9 @@
 //! `blocking/hand_off.md`.
 
 use super::{Hold, Stop, Worker};
-use crate::blocking::{Expect, LONG, Loan, Site};
+use crate::blocking::Loan;
 use crate::runtime::{Phase, Shared, context};
+use crate::sites::{CALLS, Expect, LONG_CALL, Site};
 use giveway_budget::{exhaust, without_budget};
 use giveway_io::driver;
 use giveway_yield::host::renew_signs;
@@ -71,7 +72,7 @@ impl Worker {
             loan.set(Some(self.leave_core()));
             match expect {
                 Expect::Short => {}
-                Expect::Unknown => self.shared.monitor.watch_calls(),
+                Expect::Unknown => self.shared.monitor.watch_closely(),
                 Expect::Long => self.about_to_wait(),
             }
             without_budget(f)
@@ -80,7 +81,7 @@ impl Worker {
             kept.set(loan.get().is_none_or(|loan| self.take_core_back(loan)));
             if let (Some(site), true) = (site, since.is_some() || !kept.get()) {
                 // Without a time it was trusted to be short, and the monitor has come by twice.
-                site.learn(since.is_none_or(|since| since.elapsed() > LONG));
+                CALLS.learn(site, since.is_none_or(|since| since.elapsed() > LONG_CALL));
             }
             kept.get()
         };

@@ -3,6 +3,7 @@
 use super::{Hold, Stop, Worker, spin};
 use crate::runtime::{Phase, context};
 use crate::sched::{Entry, Source, Yielded};
+use crate::sites::{Expect, POLLS};
 use crate::task::{Mark, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::paced_poll_begins;
@@ -13,6 +14,9 @@ use giveway_yield::host::paced_poll_begins;
 /// A worker that is faster than the thread which feeds it would otherwise come for every single task, and each time
 /// take from that thread the lines that it is about to write. Not when it was just woken: then somebody waits.
 const GATHER_SPINS: usize = 64;
+
+/// A poll that returns later than this after it was asked to give way, in nanoseconds, had no yield point in that time.
+const LATE: u64 = 300_000;
 
 impl Worker {
     pub(super) fn run_tasks(&self) -> Stop {
@@ -60,6 +64,48 @@ impl Worker {
 
     #[inline]
     fn poll(&self, task: Runnable, source: Source) {
+        if task.metadata().is_background() {
+            self.poll_background(task, source);
+        } else {
+            self.poll_here(task, source);
+        }
+    }
+
+    /// Polls a background task, or leaves it to a lowered thread if polls of its kind do not return in time. See
+    /// `monitor/overruns.md`.
+    #[inline(never)]
+    fn poll_background(&self, task: Runnable, source: Source) {
+        let meta = task.metadata();
+        if !meta.may_be_lowered() || !self.shared.preempts_background() {
+            return self.poll_here(task, source);
+        }
+        let site = POLLS.at(meta.location());
+        match site.expect() {
+            Expect::Short => {
+                self.poll_here(task, source);
+                if self.hold.get() == Hold::Core && self.shared.scheduler.polite.unanswered_for(self.index) > LATE {
+                    // Or its thread had no CPU. The next ones are watched, which tells.
+                    POLLS.doubt(site);
+                }
+            }
+            Expect::Long if !meta.is_pinned() => {
+                meta.set_lowered(true);
+                self.shared.push_lowered(task, false);
+            }
+            Expect::Long | Expect::Unknown => {
+                self.post().begin_unproven(self.core().tick());
+                self.shared.monitor.watch_closely();
+                self.poll_here(task, source);
+                // If it was long, the monitor has said so by now.
+                if self.hold.get() == Hold::Core && site.expect() == Expect::Unknown {
+                    POLLS.learn(site, false);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn poll_here(&self, task: Runnable, source: Source) {
         self.shared.unpark(self.shared.scheduler.before_poll(self.core()));
         match task.metadata().take_mark() {
             Mark::QUEUED => self.poll_now(task, source, false),
@@ -195,6 +241,7 @@ impl Worker {
     #[cold]
     fn end_watched(&self) {
         let now = self.shared.now();
+        self.post().step_back();
         self.post().tell_end(now);
         self.look_at_time(now);
     }

@@ -1,0 +1,198 @@
+//! How long something takes, by the place in the program that it comes from: blocking calls by the place of the call,
+//! background polls by where their task was spawned.
+//!
+//! A call or a poll that takes a microsecond must not cost one, so no other thread can be told of it; one that takes milliseconds
+//! should hold up nothing. Which it will be cannot be known, but what comes from one place is usually alike. So each place is
+//! remembered in a small table, shared by all threads, and what comes from there is treated by what came before:
+//!
+//! - **new**: the monitor is called to watch it, which costs the caller a microsecond or two.
+//! - **short**, after [`TRUSTED`] that were: nothing is done for it. If it is long after all, the monitor finds it on its rounds,
+//!   and then the place is
+//! - **long**: a thread is sent for the core before such a call begins; such a poll is left to a lowered thread. After some
+//!   short ones in a row the place is new again.
+//!
+//! A place has a choice of two entries. If both belong to others it takes the one that is not long; that costs those others
+//! time, and nothing else.
+
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU8,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
+
+/// A blocking call that takes longer than this loses its core.
+pub(crate) const LONG_CALL: Duration = Duration::from_micros(20);
+
+/// After this many short ones a place is trusted.
+const TRUSTED: u8 = 16;
+
+/// From here on a place is long, by this many short ones more.
+const IS_LONG: u8 = 128;
+
+const ENTRIES: usize = 256;
+
+/// What to expect of what comes from a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    Unknown,
+    Short,
+    Long,
+}
+
+/// The places that something comes from.
+pub(crate) struct Sites {
+    entries: [Site; ENTRIES],
+    // How many short ones it takes for a place to be forgiven a long one.
+    forgiven_after: u8,
+}
+
+/// The places that make blocking calls.
+pub(crate) static CALLS: Sites = Sites::new(4);
+
+/// The places that spawn background tasks.
+pub(crate) static POLLS: Sites = Sites::new(64);
+
+impl Sites {
+    const fn new(forgiven_after: u8) -> Self {
+        assert!(forgiven_after <= u8::MAX - IS_LONG);
+        Self { entries: [const { Site::new() }; ENTRIES], forgiven_after }
+    }
+
+    /// The entry of this place.
+    #[inline]
+    pub(crate) fn at(&self, location: &'static Location<'static>) -> &Site {
+        let key = ptr::from_ref(location).cast_mut();
+        let spread = (key.addr() >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
+        let first = spread >> (usize::BITS - ENTRIES.ilog2());
+        // Ordering: acquire, partner of the release in `begin`: a thread that sees the place sees a score that is its own.
+        if self.entries[first].location.load(Acquire) == key {
+            return &self.entries[first];
+        }
+        self.second(first, key)
+    }
+
+    #[cold]
+    fn second(&self, first: usize, key: *mut Location<'static>) -> &Site {
+        let (first, second) = (&self.entries[first], &self.entries[first ^ 1]);
+        // Ordering: acquire, as in `at`.
+        if second.location.load(Acquire) == key {
+            return second;
+        }
+        let is_free = |site: &Site| site.location.load(Relaxed).is_null();
+        let taken = match first.expect() {
+            _ if is_free(first) => first,
+            _ if is_free(second) => second,
+            Expect::Long => second,
+            Expect::Unknown | Expect::Short => first,
+        };
+        taken.begin(key);
+        taken
+    }
+
+    /// One that came from there may have been long: the place is new again.
+    #[cold]
+    pub(crate) fn doubt(&self, site: &Site) {
+        site.score.store(0, Relaxed);
+    }
+
+    /// One that came from there has ended, or is known to be long.
+    #[cold]
+    pub(crate) fn learn(&self, site: &Site, long: bool) {
+        let score = match site.score.load(Relaxed) {
+            _ if long => IS_LONG + self.forgiven_after,
+            IS_LONG => 0,
+            score @ IS_LONG.. => score - 1,
+            score => (score + 1).min(TRUSTED),
+        };
+        site.score.store(score, Relaxed);
+    }
+}
+
+/// A place in the program.
+pub(crate) struct Site {
+    location: AtomicPtr<Location<'static>>,
+    // Below `TRUSTED`: how many short ones there were. Every access is relaxed: an estimate, and a lost update is one more to
+    // learn from.
+    score: AtomicU8,
+}
+
+impl Site {
+    const fn new() -> Self {
+        Self { location: AtomicPtr::new(ptr::null_mut()), score: AtomicU8::new(0) }
+    }
+
+    fn begin(&self, key: *mut Location<'static>) {
+        self.score.store(0, Relaxed);
+        self.location.store(key, Release);
+    }
+
+    #[inline]
+    pub(crate) fn expect(&self) -> Expect {
+        match self.score.load(Relaxed) {
+            ..TRUSTED => Expect::Unknown,
+            TRUSTED..IS_LONG => Expect::Short,
+            IS_LONG.. => Expect::Long,
+        }
+    }
+}
+
+#[cfg(all(test, not(giveway_loom)))]
+mod tests {
+    use super::*;
+
+    fn places() -> impl Iterator<Item = &'static Location<'static>> {
+        // Any address will do: an entry does not look at what is there.
+        std::iter::repeat_with(|| &*Box::leak(Box::new(*Location::caller())))
+    }
+
+    fn trust(sites: &Sites, site: &Site) {
+        (0..TRUSTED).for_each(|_| sites.learn(site, false));
+    }
+
+    #[test]
+    fn a_place_is_trusted_after_some_short_ones() {
+        let sites = Sites::new(4);
+        let site = sites.at(Location::caller());
+        for _ in 0..TRUSTED {
+            assert_eq!(site.expect(), Expect::Unknown);
+            sites.learn(site, false);
+        }
+        assert_eq!(site.expect(), Expect::Short);
+    }
+
+    #[test]
+    fn one_long_one_makes_a_place_long_and_some_short_ones_make_it_new() {
+        for forgiven_after in [4, 64] {
+            let sites = Sites::new(forgiven_after);
+            let site = sites.at(Location::caller());
+            trust(&sites, site);
+            sites.learn(site, true);
+            for _ in 0..=forgiven_after {
+                assert_eq!(site.expect(), Expect::Long);
+                sites.learn(site, false);
+            }
+            assert_eq!(site.expect(), Expect::Unknown);
+        }
+    }
+
+    #[test]
+    fn each_place_has_an_entry_and_keeps_it() {
+        let (sites, here) = (Sites::new(4), Location::caller());
+        sites.learn(sites.at(here), true);
+        assert!(ptr::eq(sites.at(here), sites.at(here)));
+        assert_eq!(sites.at(here).expect(), Expect::Long);
+    }
+
+    #[test]
+    fn a_long_place_keeps_its_entry_whatever_else_comes() {
+        let sites = Sites::new(4);
+        let long = Location::caller();
+        sites.learn(sites.at(long), true);
+        for place in places().take(20 * ENTRIES) {
+            trust(&sites, sites.at(place));
+        }
+        assert_eq!(sites.at(long).expect(), Expect::Long);
+    }
+}
