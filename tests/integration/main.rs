@@ -52,6 +52,7 @@ mod metrics_dump;
 mod metrics_end;
 mod misuse;
 mod nested;
+mod overruns;
 mod panics;
 mod panics_shutdown;
 mod patience;
