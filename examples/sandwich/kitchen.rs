@@ -28,10 +28,12 @@ pub(crate) enum Act {
     NeverYields,
     YieldNow,
     YieldNowIfBusy,
+    SpawnBackground,
 }
 
 impl Act {
-    pub(crate) const ALL: [Self; 4] = [Self::Nothing, Self::NeverYields, Self::YieldNow, Self::YieldNowIfBusy];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Nothing, Self::NeverYields, Self::YieldNow, Self::YieldNowIfBusy, Self::SpawnBackground];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -39,6 +41,7 @@ impl Act {
             Self::NeverYields => "jobs that never yield",
             Self::YieldNow => "yield_now",
             Self::YieldNowIfBusy => "yield_now_if_busy",
+            Self::SpawnBackground => "never yield, spawn_background",
         }
     }
 }
@@ -53,13 +56,13 @@ async fn work_in_the_background(act: Act, chunk: Work, done: Arc<Counter>, stop:
             chunk.run();
             done.0.fetch_add(1, Relaxed);
             match act {
-                Act::Nothing | Act::NeverYields => {}
+                Act::Nothing | Act::NeverYields | Act::SpawnBackground => {}
                 Act::YieldNow => giveway::yield_now().await,
                 Act::YieldNowIfBusy => giveway::yield_now_if_busy().await,
             }
         }
         // A job is over, the next begins: as if a new task had been spawned.
-        if act == Act::NeverYields {
+        if matches!(act, Act::NeverYields | Act::SpawnBackground) {
             giveway::yield_now().await;
         }
     }
@@ -117,7 +120,11 @@ impl<'a> Kitchen<'a> {
         let stop = Arc::new(AtomicBool::new(false));
         let done: Vec<_> = (0..jobs).map(|_| Arc::new(Counter(AtomicU64::new(0)))).collect();
         for done in &done {
-            self.runtime.spawn(work_in_the_background(act, self.chunk, done.clone(), stop.clone()));
+            let job = work_in_the_background(act, self.chunk, done.clone(), stop.clone());
+            match act {
+                Act::SpawnBackground => drop(self.runtime.spawn_background(job)),
+                _ => drop(self.runtime.spawn(job)),
+            }
         }
         Background { done, stop }
     }

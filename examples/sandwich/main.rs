@@ -5,13 +5,14 @@
 //!
 //! A small server answers requests over loopback TCP. They come at random times, whether the last one was answered or not
 //! (customers do not wait at home until the queue is short), 2,000 a second on average. Beside it the same runtime has
-//! background jobs for every core (the cooks chop vegetables for tomorrow). Four acts, one after the other, on the same
+//! background jobs for every core (the cooks chop vegetables for tomorrow). Five acts, one after the other, on the same
 //! runtime, with the same connections and the same random times:
 //!
 //! 1. nothing in the background;
 //! 2. jobs that never yield: 5 ms from start to end;
 //! 3. the same with `yield_now` after every 20 µs: what every runtime offers;
-//! 4. the same with `yield_now_if_busy`.
+//! 4. the same with `yield_now_if_busy`;
+//! 5. those of the second act once more, by `spawn_background`: the kernel preempts what does not give way.
 //!
 //! Then a table, a sentence, and a picture of every act. `kitchen.rs` is the program under test, and worth reading; the
 //! other files ask, count and draw.

@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 pub(crate) const HELP: &str = "\
-The sandwich counter: requests over loopback TCP beside background jobs, in four acts.
+The sandwich counter: requests over loopback TCP beside background jobs, in five acts.
 
   --secs S         seconds an act takes (5)
   --rate R         requests a second (2000)

@@ -72,7 +72,7 @@ pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) ->
         text += "(the system refuses real-time priority to the customers' threads; the workers run at a lower one instead)\n";
     }
     let head = PARTS.map(|(name, ..)| format!("{name:>9}")).concat();
-    let _ = write!(text, "\n{:<28}{head}  {:>17}  {:>10}", "", "background work", "CPU used");
+    let _ = write!(text, "\n{:<30}{head}  {:>17}  {:>10}", "", "background work", "CPU used");
     for outcome in outcomes {
         let cells = PARTS.map(|(_, _, part)| format!("{:>9}", short(outcome.percentile(part)))).concat();
         let background = match outcome.act {
@@ -80,7 +80,7 @@ pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) ->
             _ => format!("{:.2} of {} CPUs", outcome.background, options.most_cpus()),
         };
         let cpu = outcome.cpus / options.cpus as f64 * 1e2;
-        let _ = write!(text, "\n{:<28}{cells}  {background:>17}  {cpu:>8.0} %", outcome.act.name());
+        let _ = write!(text, "\n{:<30}{cells}  {background:>17}  {cpu:>8.0} %", outcome.act.name());
     }
     text + "\n"
 }
@@ -96,11 +96,12 @@ pub(crate) fn others(part: Option<f64>) -> String {
 /// What it means, in a sentence.
 pub(crate) fn moral(outcomes: &[Outcome]) -> String {
     let p99 = |wanted| outcomes.iter().find(|outcome| outcome.act == wanted).map(|it| it.percentile(0.99));
-    let (Some(idle), Some(never), Some(now), Some(if_busy), Some(last)) = (
+    let (Some(idle), Some(never), Some(now), Some(if_busy), Some(background), Some(last)) = (
         p99(Act::Nothing),
         p99(Act::NeverYields),
         p99(Act::YieldNow),
         p99(Act::YieldNowIfBusy),
+        p99(Act::SpawnBackground),
         outcomes.iter().find(|outcome| outcome.act == Act::YieldNowIfBusy),
     ) else {
         return String::new();
@@ -112,12 +113,13 @@ pub(crate) fn moral(outcomes: &[Outcome]) -> String {
     };
     format!(
         "With yield_now_if_busy the background did {:.2} CPUs' worth of work and 99 of 100 requests were answered within {}: \
-         beside nothing at all it was {}, beside yield_now {}, beside jobs that never yield {}.{explanation}",
+         beside nothing at all it was {}, beside yield_now {}, beside jobs that never yield {}, and beside the same by spawn_background {}.{explanation}",
         last.background,
         short(if_busy),
         short(idle),
         short(now),
         short(never),
+        short(background),
     )
 }
 
@@ -163,8 +165,8 @@ pub(crate) fn json(outcomes: &[Outcome], options: &Options) -> String {
 mod tests {
     use super::*;
 
-    /// The four acts, each with one request that took so many microseconds.
-    fn outcomes(times: [u64; 4]) -> Vec<Outcome> {
+    /// The five acts, each with one request that took so many microseconds.
+    fn outcomes(times: [u64; 5]) -> Vec<Outcome> {
         let outcome = |(act, time)| {
             let request = Request { due: Duration::ZERO, took: Duration::from_micros(time) };
             Outcome::of(act, vec![request], &[], Duration::ZERO, Duration::from_secs(1))
@@ -174,7 +176,7 @@ mod tests {
 
     #[test]
     fn requests_that_are_slower_beside_nothing_are_explained() {
-        assert!(moral(&outcomes([200, 9_000, 4_000, 150])).contains("to wake one takes longer"));
-        assert!(!moral(&outcomes([100, 9_000, 4_000, 150])).contains("to wake one takes longer"));
+        assert!(moral(&outcomes([200, 9_000, 4_000, 150, 160])).contains("to wake one takes longer"));
+        assert!(!moral(&outcomes([100, 9_000, 4_000, 150, 160])).contains("to wake one takes longer"));
     }
 }

@@ -1,5 +1,5 @@
 //! The picture: requests as dots, by when each was due and how long it took; below, how much background work was
-//! done meanwhile. Four acts side by side, on one scale.
+//! done meanwhile. Five acts side by side, on one scale.
 
 use crate::kitchen::{Act, JOB};
 use crate::options::Options;
@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-const WIDTH: f64 = 1_120.0;
+const WIDTH: f64 = 1_400.0;
 const HEIGHT: f64 = 640.0;
 /// Of both panels.
 const LEFT: f64 = 84.0;
@@ -45,6 +45,7 @@ fn colour(act: Act) -> &'static str {
         Act::NeverYields => "#c0262d",
         Act::YieldNow => "#c77700",
         Act::YieldNowIfBusy => "#12813f",
+        Act::SpawnBackground => "#1d4ed8",
     }
 }
 
@@ -117,7 +118,7 @@ impl Picture {
         self.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
              font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"#1f2937\">\n\
-             <title>How long requests take beside background work, in four acts</title>\n\
+             <title>How long requests take beside background work, in five acts</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
              <text x=\"{LEFT}\" y=\"32\" font-size=\"20\" font-weight=\"600\">How long a request takes beside background work</text>\n\
              <text x=\"{LEFT}\" y=\"54\" fill=\"#4b5563\">{rate} requests a second over loopback TCP, {background} background jobs of \

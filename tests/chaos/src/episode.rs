@@ -118,6 +118,7 @@ fn builder(world: &Arc<World>, random: &mut Random, most_workers: usize, hooks: 
         .workers(workers)
         .thread_name(format!("w{}", world.number))
         .max_spare_workers(random.pick(&[0, 1, workers, workers, 8]))
+        .preempt_background(!random.once_in(6))
         .max_blocking_threads(random.pick(&[1, 2, 4, 32]))
         .blocking_keep_alive(Duration::from_millis(random.pick(&[1, 20, 500])))
         .on_thread_start(move || _ = starts.fetch_add(1, SeqCst))

@@ -44,6 +44,7 @@ pub(crate) const ACTS: &[Act] = acts![
     40 yields::background,
     10 yields::paced,
     1 yields::stubborn,
+    3 yields::overruns,
     60 timers::timers,
     30 timers::moved,
     50 cancel::aborts,

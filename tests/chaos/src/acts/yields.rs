@@ -8,7 +8,7 @@ use futures::FutureExt;
 use giveway::elastic::Pacer;
 use giveway::{budget, should_yield, yield_now, yield_now_if_busy};
 use std::future::ready;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 async fn polite(mut random: Random, steps: usize) {
     for _ in 0..steps {
@@ -104,6 +104,45 @@ pub(crate) async fn stubborn(actor: &mut Actor) {
         }));
         let random = actor.random.child();
         tasks.push(actor.start(Fate::Finishes, polite(random, 16)));
+    }
+    join_all(tasks).await;
+}
+
+/// Background tasks whose polls are long now and then, from places that are known for it at times and at times are not: they go
+/// from workers to lowered threads and back.
+pub(crate) async fn overruns(actor: &mut Actor) {
+    let count = 1 + actor.random.small(7);
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        let (mut random, world) = (actor.random.child(), actor.world.clone());
+        let number = actor.random.below(1 << 24) | 1 << 26;
+        let (ticket, expected) = actor.ticket(Fate::Finishes);
+        let long_once_in = actor.random.pick(&[1, 8, 1_000]);
+        let body = async move {
+            let mut own = Actor::new(&world, number, random.child());
+            for _ in 0..random.small(63) {
+                if random.once_in(long_once_in) {
+                    let until = Instant::now() + Duration::from_micros(random.below(1_000));
+                    while Instant::now() < until {
+                        std::hint::spin_loop();
+                    }
+                }
+                match random.below(4) {
+                    0 => yield_now().await,
+                    1 => giveway::time::sleep(Duration::from_micros(random.below(100))).await,
+                    2 if !own.start(Fate::Finishes, polite(random.child(), 3)).join().await => return,
+                    _ => polite(random.child(), 3).await,
+                }
+            }
+        };
+        let body = crate::actor::with_ticket(ticket, body);
+        let handle = match actor.random.below(3) {
+            // The same from two places, each with a history of its own.
+            0 => giveway::spawn_background(body),
+            1 => giveway::spawn_background(body),
+            _ => actor.world.handle().spawn_background(body),
+        };
+        tasks.push(crate::actor::Started { handle, expected });
     }
     join_all(tasks).await;
 }
