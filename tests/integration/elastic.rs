@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
+/// Without spare workers, which would run the foreground beside a job that goes on for long.
 fn paced(workers: usize, settings: Settings) -> Runtime {
-    Builder::new().workers(workers).elastic(settings).build().expect("a runtime starts")
+    let builder = Builder::new().workers(workers).max_spare_workers(0);
+    builder.elastic(settings).build().expect("a runtime starts")
 }
 
 /// Keeps this thread busy.
