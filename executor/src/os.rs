@@ -91,8 +91,11 @@ pub(crate) fn step_aside(thread: i32) -> Option<NonZeroU64> {
 #[cfg(target_os = "linux")]
 pub(crate) fn step_back(aside: NonZeroU64) {
     let (thread, before) = ((aside.get() >> 32) as i32, aside.get() & u64::from(u32::MAX));
-    if let Some(mut attributes) = Attributes::of(thread) {
-        // Zero is the system's default.
+    // The clock knows the threads of this process alone: the number may be another's by now.
+    if had_cpu(thread).is_some()
+        && let Some(mut attributes) = Attributes::of(thread)
+    {
+        // If the thread had asked for none, this is the default, and asking for that changes nothing.
         attributes.runtime = before * 1_000;
         attributes.set(thread);
     }
@@ -120,7 +123,7 @@ struct Attributes {
     flags: u64,
     nice: i32,
     priority: u32,
-    // Of an ordinary thread: its slice, zero if it has not asked for one.
+    // Of an ordinary thread: its slice.
     runtime: u64,
     deadline: u64,
     period: u64,

@@ -11,8 +11,8 @@
 //! - **long**: a thread is sent for the core before such a call begins; such a poll is left to a lowered thread. After some
 //!   short ones in a row the place is new again.
 //!
-//! A place has a choice of two entries. If both belong to others it takes the one that is not long; that costs those others
-//! time, and nothing else.
+//! A place has a choice of four entries. If all belong to others it takes one of a place that is new, or short; that costs the
+//! other time, and nothing else.
 
 use std::panic::Location;
 use std::ptr;
@@ -31,7 +31,10 @@ const TRUSTED: u8 = 16;
 /// From here on a place is long, by this many short ones more.
 const IS_LONG: u8 = 128;
 
-const ENTRIES: usize = 256;
+const ENTRIES: usize = 1_024;
+
+/// How many entries a place has a choice of.
+const WAYS: usize = 4;
 
 /// What to expect of what comes from a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,30 +68,10 @@ impl Sites {
     pub(crate) fn at(&self, location: &'static Location<'static>) -> &Site {
         let key = ptr::from_ref(location).cast_mut();
         let spread = (key.addr() >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
-        let first = spread >> (usize::BITS - ENTRIES.ilog2());
+        let first = (spread >> (usize::BITS - ENTRIES.ilog2())) & !(WAYS - 1);
+        let choice = &self.entries[first..first + WAYS];
         // Ordering: acquire, partner of the release in `begin`: a thread that sees the place sees a score that is its own.
-        if self.entries[first].location.load(Acquire) == key {
-            return &self.entries[first];
-        }
-        self.second(first, key)
-    }
-
-    #[cold]
-    fn second(&self, first: usize, key: *mut Location<'static>) -> &Site {
-        let (first, second) = (&self.entries[first], &self.entries[first ^ 1]);
-        // Ordering: acquire, as in `at`.
-        if second.location.load(Acquire) == key {
-            return second;
-        }
-        let is_free = |site: &Site| site.location.load(Relaxed).is_null();
-        let taken = match first.expect() {
-            _ if is_free(first) => first,
-            _ if is_free(second) => second,
-            Expect::Long => second,
-            Expect::Unknown | Expect::Short => first,
-        };
-        taken.begin(key);
-        taken
+        choice.iter().find(|site| site.location.load(Acquire) == key).unwrap_or_else(|| take(choice, key))
     }
 
     /// One that came from there may have been long: the place is new again.
@@ -108,6 +91,20 @@ impl Sites {
         };
         site.score.store(score, Relaxed);
     }
+}
+
+/// Takes the entry that is missed least, for a place that has none.
+#[cold]
+fn take<'a>(choice: &'a [Site], key: *mut Location<'static>) -> &'a Site {
+    let missed = |site: &&Site| match site.expect() {
+        _ if site.location.load(Relaxed).is_null() => 0,
+        Expect::Unknown => 1,
+        Expect::Short => 2,
+        Expect::Long => 3,
+    };
+    let site = choice.iter().min_by_key(missed).expect("there is a choice");
+    site.begin(key);
+    site
 }
 
 /// A place in the program.

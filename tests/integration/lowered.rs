@@ -59,8 +59,9 @@ fn everything_goes_on_beside_more_endless_polls_than_there_are_threads() {
         let workers = runtime.handle().workers();
         let endless = endless(runtime, 3 * workers);
         let metrics = runtime.metrics();
-        assert_eq!((metrics.lowered_threads, metrics.lowered_running), (workers, workers), "{metrics}");
-        assert_eq!(metrics.lowered_queued, 2 * workers, "{metrics}");
+        // At first as many as there are workers; after a while one after the other gets a thread.
+        assert!(metrics.lowered_running >= workers, "{metrics}");
+        assert_eq!(metrics.lowered_running + metrics.lowered_queued, 3 * workers, "{metrics}");
         assert!(metrics.to_string().contains("lowered polls "), "{metrics}");
         runtime.block_on(async {
             giveway::time::sleep(Duration::from_millis(1)).await;
@@ -71,10 +72,36 @@ fn everything_goes_on_beside_more_endless_polls_than_there_are_threads() {
         let dump = runtime.handle().dump();
         let tasks = || dump.tasks().iter().filter(|task| task.name.as_deref() == Some("mill"));
         let state = |state| tasks().filter(move |task| task.state == state);
-        assert_eq!(state(TaskState::Running { worker: None }).count(), workers, "{dump}");
-        assert_eq!(state(TaskState::Queued).count(), 2 * workers, "{dump}");
+        let running = state(TaskState::Running { worker: None }).count();
+        assert!(running >= workers, "{dump}");
+        assert_eq!(state(TaskState::Queued).count(), 3 * workers - running, "{dump}");
         endless.end(runtime);
         assert_eq!(runtime.metrics().lowered_queued, 0);
+    });
+}
+
+/// There are as many threads as workers, and those that run do not come back.
+#[test]
+fn those_that_wait_for_others_of_their_kind_get_them() {
+    with_runtimes(|runtime| {
+        let _inside = runtime.enter();
+        let workers = runtime.handle().workers().min(8);
+        // A chain that is longer than there are threads.
+        fn link(left: usize) -> usize {
+            if left == 0 {
+                return 0;
+            }
+            let next = if left.is_multiple_of(2) {
+                giveway::block_on(preemptible().spawn(async move { link(left - 1) }))
+            } else {
+                let builder = Builder::new().class(Class::Background);
+                giveway::block_on(builder.spawn_blocking(move || link(left - 1)))
+            };
+            next.unwrap() + 1
+        }
+        let links = 2 * workers + 4;
+        let first = preemptible().spawn(async move { link(links) });
+        assert_eq!(runtime.block_on(first).unwrap(), links);
     });
 }
 

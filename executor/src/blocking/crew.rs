@@ -3,7 +3,8 @@
 //! One lock, and a parking place for each thread. Who waits for a duty is called in reverse order, so that those who wait
 //! the longest get to the end of their patience, and leave. Growth is in two steps: some threads are started at once when
 //! there is a job and nobody to take it; after that the monitor adds a few at a time while jobs wait (*throttled*: a burst
-//! of ten thousand short jobs does not make hundreds of threads), but always some (jobs may wait for each other).
+//! of ten thousand short jobs does not make hundreds of threads), but always some (jobs may wait for each other). Of lowered
+//! threads there are as many as workers, and more only if jobs wait and none of those that run comes to its end.
 //!
 //! Written here and not taken from the `blocking` crate: that has one pool for the process, which nobody can shut down or
 //! ask what it is stuck in; a job waits for ever if the OS refuses its first thread; and it cannot lend a thread to a core.
@@ -21,8 +22,8 @@ use crate::task::{Class, Id, Runnable, refuse};
 use crate::worker;
 use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub(crate) struct Articles {
     pub(crate) most: usize,
     /// How many are started as soon as there is something to do.
     pub(crate) prompt: usize,
+    /// As [`Self::most`], with those that are started because no other comes back from what it does.
+    pub(crate) most_with_relief: usize,
     /// How long a thread waits for the next duty before it ends.
     pub(crate) keep_alive: Duration,
     pub(crate) kind: Kind,
@@ -107,6 +110,8 @@ pub(crate) struct Crew {
     stalled: AtomicBool,
     // How many jobs wait. Written under the lock, read by the yield points of lowered polls.
     queued: AtomicUsize,
+    // How many jobs were begun. Written under the lock, read by the monitor.
+    begun: AtomicU64,
 }
 
 #[derive(Default)]
@@ -124,6 +129,8 @@ struct State {
     standing_in: usize,
     // Those of them that are in a job.
     running: usize,
+    // How many more may be than usual: jobs wait, and none of those that run has ended for long.
+    relief: usize,
     // Threads that have not ended.
     members: HashMap<u64, Member>,
     // Polls that go on without a core, and home threads that wait for theirs.
@@ -161,12 +168,20 @@ impl Crew {
             one_fewer: Condvar::new(),
             stalled: AtomicBool::new(false),
             queued: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
         }
     }
 
     /// How many jobs, or polls, wait for a thread.
     pub(crate) fn queued(&self) -> &AtomicUsize {
         &self.queued
+    }
+
+    /// Whether any job, or poll, waits for a thread.
+    pub(crate) fn has_queue(&self) -> bool {
+        // Ordering: relaxed; a hint, but for the monitor that goes to sleep: it has a fence before this, and `submit` one in
+        // `Monitor::rouse` after its store.
+        self.queued.load(Relaxed) > 0
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -184,6 +199,15 @@ impl Crew {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The state, unless another thread has the lock: it may be a lowered one, and have it for long.
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Queues a job. Gives it back if none is accepted any more. `again`: by a thread of the crew that has just polled it, and
     /// comes for the next one now.
     pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable, again: bool) -> Result<(), Runnable> {
@@ -196,10 +220,13 @@ impl Crew {
         if again && state.jobs.len() == 1 {
             return Ok(());
         }
-        if state.running < self.articles.most {
+        if state.running < self.most_running(&state) {
             self.call_one(shared, state, self.articles.prompt.min(self.articles.most));
+        } else {
+            // A thread that is done with its job takes it. The monitor sees to it that there is one.
+            drop(state);
+            shared.monitor.rouse();
         }
-        // Otherwise whoever is done with a job takes it.
         Ok(())
     }
 
@@ -238,7 +265,7 @@ impl Crew {
     }
 
     fn most_threads(&self, shared: &Shared) -> usize {
-        self.articles.most.saturating_mul(2).saturating_add(shared.posts.len())
+        self.articles.most_with_relief.saturating_mul(2).saturating_add(shared.posts.len())
     }
 
     /// Whether jobs wait that nobody was free to take.
@@ -248,13 +275,14 @@ impl Crew {
 
     /// Starts some more threads if jobs wait. The monitor's to call.
     pub(crate) fn grow(&self, shared: &Arc<Shared>) {
-        let mut state = self.lock();
-        let room = self.articles.most.saturating_sub(state.job_threads());
+        // The next look does, if a lowered thread holds the lock and has no CPU.
+        let Some(mut state) = self.try_lock() else { return };
+        let room = self.most_running(&state).saturating_sub(state.job_threads());
         let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
         if state.jobs.is_empty() || room == 0 && state.idle.is_empty() {
             // Nothing waits; or there are as many threads as there may be, and whoever is done with a job takes the next.
             self.stalled.store(false, Relaxed);
-        } else if state.running < self.articles.most
+        } else if state.running < self.most_running(&state)
             && let Some((_, parker)) = state.idle.pop()
         {
             parker.unpark();
@@ -264,6 +292,28 @@ impl Crew {
         for number in numbers {
             self.start(shared, number);
         }
+    }
+
+    /// How many jobs may run at a time.
+    fn most_running(&self, state: &State) -> usize {
+        self.articles.most + state.relief
+    }
+
+    /// How many jobs were begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    /// Lets one more job run than usual, until none waits: no thread has come back for one for long, and those that run may wait
+    /// for those that do not. The monitor's to call.
+    pub(crate) fn relieve(&self, shared: &Arc<Shared>) {
+        let Some(mut state) = self.try_lock() else { return };
+        if state.jobs.is_empty() || state.closed || self.most_running(&state) >= self.articles.most_with_relief {
+            return;
+        }
+        state.relief += 1;
+        let limit = self.most_running(&state);
+        self.call_one(shared, state, limit);
     }
 
     fn start(&self, shared: &Arc<Shared>, number: u64) {
@@ -343,10 +393,15 @@ impl Crew {
                 }
                 return Some(Duty::StandIn(core, loan));
             }
-            if state.running < self.articles.most
+            if state.running < self.most_running(&state)
                 && let Some(job) = state.jobs.pop_front()
             {
                 self.publish(&state);
+                // Ordering: relaxed; a count.
+                self.begun.fetch_add(1, Relaxed);
+                if state.jobs.is_empty() {
+                    state.relief = 0;
+                }
                 state.doing(me, Some(Work::of(&job)));
                 if state.is_drained() {
                     shared.monitor.call();
@@ -464,7 +519,7 @@ impl Crew {
     /// The threads that are in a job, as the OS calls them. Nothing if the lock is taken: a lowered thread may hold it for
     /// long.
     pub(crate) fn threads_in_jobs(&self) -> Option<Vec<i32>> {
-        let state = self.state.try_lock().ok()?;
+        let state = self.try_lock()?;
         Some(state.members.values().filter(|member| member.doing.is_some()).map(|member| member.number).collect())
     }
 

@@ -29,7 +29,7 @@ const SLICE: u64 = 10_000_000;
 /// As [`SLICE`], and as the budget of one poll, if the runtime has found the task to be one for lowered threads by itself: one
 /// that gives way after all is to show it.
 const PROBATION: u64 = 100_000;
-const PROBATION_OPERATIONS: u8 = 8;
+const PROBATION_OPERATIONS: u8 = 2;
 
 /// A poll that had a CPU for longer, in nanoseconds, would not have returned in time on a worker.
 const LONG_POLL: u64 = 3 * PROBATION;
@@ -41,7 +41,7 @@ pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) {
         return drop(task);
     }
     let site = task.metadata().may_be_lowered().then(|| POLLS.at(task.metadata().location()));
-    if site.is_some_and(|site| site.expect() != Expect::Long) {
+    if site.is_some_and(|site| site.expect() != Expect::Long || !shared.preempts_background()) {
         return shared.send_back(task);
     }
     let began = thread_time();

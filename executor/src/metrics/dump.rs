@@ -212,7 +212,7 @@ impl Shared {
         for (worker, post) in self.posts.iter().enumerate() {
             if let Some((id, class, spawned_at)) = post.running_class() {
                 let state = TaskState::Running { worker: Some(worker) };
-                let overrun = post.is_overrun();
+                let overrun = post.is_overrun(self.scheduler.core(worker).polling());
                 let new = TaskDump { id, name: None, class, state, spawned_at, waits: None, overrun };
                 tasks
                     .entry(id)

@@ -17,6 +17,7 @@
 //! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
 //! - Somebody is sent for the core of a blocking call that is long (`blocking/hand_off.md`): after 20 µs if the place that it
 //!   comes from is new, otherwise if it is the same at two looks.
+//! - More lowered threads are started if none of them comes back from what it does (`relief.rs`).
 //! - A worker is woken if work is queued beside one that is idle and nobody searches, which must not be (`rescue.rs`).
 //! - Blocking threads are started while jobs wait, also while the runtime closes, and deadlocks are looked for when
 //!   everything rests.
@@ -42,6 +43,7 @@
 mod aside;
 mod long_poll;
 mod polls;
+mod relief;
 mod rescue;
 mod shares;
 mod spares;
@@ -57,6 +59,7 @@ use crate::sites::LONG_CALL;
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
 use polls::Polls;
+use relief::Relief;
 use rescue::Suspicion;
 use shares::Shares;
 use spares::Spares;
@@ -252,7 +255,8 @@ fn serve_the_last(shared: &Arc<Shared>) {
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
     let (mut polls, mut suspicion) = (Polls::new(shared.posts.len()), Suspicion::default());
-    let (mut spares, mut shares) = (Spares::new(shared), Shares::default());
+    let (mut spares, mut shares, mut relief) = (Spares::new(shared), Shares::default(), Relief::default());
+    let mut grown_at = Instant::now();
     let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     let mut last_turn = 0;
     while shared.gate.phase() == Phase::Open {
@@ -262,6 +266,7 @@ fn watch(shared: &Arc<Shared>) {
         // Read before the look, which may wake the only idle worker.
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
         let work_waits = suspicion.look(shared, now);
+        relief.look(shared, now);
         let all_rest = all_idle(shared);
         if shared.reactor.looked_at() != last_turn {
             quiet_since = None;
@@ -285,11 +290,16 @@ fn watch(shared: &Arc<Shared>) {
             monitor.parker.park_until(now + rescue::LOOK_AGAIN_AFTER);
             continue;
         } else {
+            if Relief::is_due(shared) {
+                monitor.parker.park_until(now + relief::EVERY);
+                continue;
+            }
             if shared.deadlocks.as_ref().is_some_and(|watch| watch.look(shared)) {
                 monitor.parker.park_until(now + LOOK_EVERY);
                 continue;
             }
-            monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open && !jobs_wait(shared));
+            let may_sleep = || !jobs_wait(shared) && !Relief::is_due(shared);
+            monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open && may_sleep());
             quiet_since = None;
             continue;
         }
@@ -299,6 +309,12 @@ fn watch(shared: &Arc<Shared>) {
         }
         // After the look, which may have been a turn.
         last_turn = shared.reactor.looked_at();
+        // However often it looks: threads are to come a few at a time.
+        let jobs_wait = jobs_wait(shared);
+        if jobs_wait && now - grown_at >= LOOK_AT_IO_EVERY {
+            grown_at = now;
+            grow_crews(shared);
+        }
         if monitor.watch_closely.swap(false, Relaxed) {
             // Of those that have just begun, one that is still the same after this is long.
             monitor.parker.park_until(now + LONG_CALL);
@@ -306,7 +322,7 @@ fn watch(shared: &Arc<Shared>) {
         }
         let pause = if let Some(pause) = polls.look_again_after() {
             pause
-        } else if grow_crews(shared) {
+        } else if jobs_wait {
             LOOK_AT_IO_EVERY
         } else if work_waits {
             rescue::LOOK_AGAIN_AFTER

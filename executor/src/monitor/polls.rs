@@ -4,8 +4,8 @@ use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::blocking::Loan;
 use crate::runtime::{Post, Shared};
 use crate::sites::POLLS;
-use crate::task::Class;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::{Duration, Instant};
 
 /// What a poll is granted.
@@ -31,6 +31,9 @@ const UNPROVEN: Terms = Terms {
     enough_to_hear: Duration::from_micros(50),
 };
 
+/// An unproven poll that had a CPU is asked to return, and has or has not, within this many looks.
+const QUICK_LOOKS: u32 = 4;
+
 /// What the monitor has seen of each worker.
 pub(super) struct Polls {
     // By core, spare ones included.
@@ -54,6 +57,8 @@ struct Seen {
     // When it was asked to return, and how long its thread had had a CPU by then, if the OS tells.
     asked: Option<Instant>,
     had_cpu: Option<Duration>,
+    // How often it was looked at since nothing was known of it.
+    looks: u32,
     // It was asked to return and did not, though it had a CPU, as far as the OS tells. Up to its end it has a spare worker
     // beside it.
     deaf: bool,
@@ -72,6 +77,7 @@ impl Seen {
             unasked_since: now,
             asked: None,
             had_cpu: None,
+            looks: 0,
             deaf: false,
             starved: None,
             report: None,
@@ -100,6 +106,11 @@ impl Polls {
         self.look_again_after
     }
 
+    /// Has the next look come after this long at the latest.
+    fn look_soon(&mut self, pause: Duration) {
+        self.look_again_after = Some(self.look_again_after.map_or(pause, |before| before.min(pause)));
+    }
+
     /// Looks for polls that were going on at the last look too: gets help for the slots behind them, and asks those that
     /// have had their time to return. Whether any slot is full.
     pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) -> bool {
@@ -111,15 +122,16 @@ impl Polls {
             let loan = post.lease.on_loan();
             // Between two polls it does not count: it runs next.
             any_full |= full && running;
+            if post.has_unproven() {
+                // It goes on, or has yet to begin, and may have to wait for a CPU first.
+                self.look_soon(if post.is_unproven(poll) { UNPROVEN.slice } else { USUAL.grace });
+            }
             if poll != self.seen[index].poll || loan != self.seen[index].loan {
                 self.over(shared, index, now);
                 if poll != self.seen[index].poll {
                     post.first_seen(poll, shared.now());
                 }
                 self.seen[index] = Seen::new(poll, loan, now);
-                if running && post.is_unproven(poll) {
-                    self.look_again_after = Some(UNPROVEN.slice);
-                }
                 continue;
             }
             if full || core.has_task() {
@@ -181,15 +193,23 @@ impl Polls {
             if seen.asked.is_some() && running && !seen.deaf {
                 overrun(shared, index, seen.poll);
             }
-            seen.deaf |= seen.asked.is_some();
+            if seen.asked.is_some() {
+                seen.deaf = true;
+                // Nothing is left to find out.
+                post.end_unproven();
+            }
             (seen.asked, seen.unasked_since) = (None, now);
         } else if now - seen.unasked_since >= terms.slice {
-            seen.had_cpu = post.had_cpu();
             shared.scheduler.ask_to_return(index, seen.poll);
+            // After the request: what the thread did before is not held against it.
+            seen.had_cpu = post.had_cpu();
             seen.asked = Some(now);
         }
         if unproven && !seen.deaf {
-            self.look_again_after = Some(UNPROVEN.grace);
+            seen.looks += 1;
+            // One that has to wait for a CPU is looked at less and less often.
+            let pause = UNPROVEN.grace * (1 << seen.looks.saturating_sub(QUICK_LOOKS).min(5));
+            self.look_soon(pause);
         }
         if running {
             self.suspect(shared, index, now);
@@ -247,19 +267,27 @@ impl Polls {
 fn ignores(shared: &Shared, index: usize) -> bool {
     shared.preempts_background()
         && Duration::from_nanos(shared.scheduler.polite.unanswered_for(index)) >= USUAL.grace
-        && matches!(shared.posts[index].running_class(), Some((_, Class::Background, _)))
+        && shared.posts[index].learns_of().is_some()
 }
 
 /// A poll was asked to return, and did not. If it is of the background, others are to go before it from now on, and before
 /// those that come from the same place.
 fn overrun(shared: &Shared, index: usize, poll: u32) {
-    let post = &shared.posts[index];
-    if let Some((_, Class::Background, spawned_at)) = post.running_class()
-        && shared.preempts_background()
-    {
-        shared.monitor.count_overrun();
-        POLLS.learn(POLLS.at(spawned_at), true);
-        post.step_aside(poll);
+    let (post, core) = (&shared.posts[index], shared.scheduler.core(index));
+    let Some(spawned_at) = post.learns_of().filter(|_| shared.preempts_background()) else { return };
+    // This thread may have had no CPU since it saw the poll: then another goes on there, which was asked nothing.
+    // Ordering: SeqCst fences, here and below: the task that was read is that of the poll which is read after it, as far as a
+    // worker's plain stores have an order.
+    fence(SeqCst);
+    if core.polling() != poll {
+        return;
+    }
+    shared.monitor.count_overrun();
+    POLLS.learn(POLLS.at(spawned_at), true);
+    post.step_aside(poll);
+    fence(SeqCst);
+    if core.polling() != poll {
+        post.step_back();
     }
 }
 

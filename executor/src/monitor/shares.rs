@@ -23,6 +23,8 @@ const LOOKS: f64 = 8.0;
 /// What the lowered threads of a runtime are owed.
 #[derive(Default)]
 pub(super) struct Shares {
+    // When it last looked whether there is anything to divide.
+    looked_at: Option<Instant>,
     last: Option<Look>,
     // CPUs that the foreground uses, on average.
     foreground: f64,
@@ -58,16 +60,18 @@ impl Shares {
 
     /// Makes up the account, if it is time, and has workers rest.
     pub(super) fn look(&mut self, shared: &Shared, now: Instant) {
-        if self.last.as_ref().is_some_and(|last| now - last.at < EVERY) {
+        if self.looked_at.is_some_and(|at| now - at < EVERY) {
             return;
         }
+        self.looked_at = Some(now);
         let scheduler = &shared.scheduler;
-        let Some(lowered) = wanting(shared) else { return };
         let running = ask_to_rest(shared);
         let polite = running + scheduler.yielded.len();
-        if lowered == 0 || polite == 0 {
+        // Asked last: the OS is asked about each of those threads.
+        let Some(lowered) = (if polite == 0 { Some(0) } else { wanting(shared) }) else { return };
+        if lowered == 0 {
             if self.any() {
-                *self = Self::default();
+                *self = Self { looked_at: self.looked_at, ..Self::default() };
                 rest(shared, 0);
             }
             return;
@@ -108,7 +112,12 @@ fn rest(shared: &Shared, workers: usize) {
 
 /// Asks the polite polls of workers that are to rest to return. How many polls are polite.
 fn ask_to_rest(shared: &Shared) -> usize {
-    shared.scheduler.ask_to_rest(|core| shared.posts[core].is_running())
+    // One that is overrun does not hear, and is not polite.
+    let in_poll = |core: usize| {
+        let post = &shared.posts[core];
+        post.is_running() && !post.is_overrun(shared.scheduler.core(core).polling())
+    };
+    shared.scheduler.ask_to_rest(in_poll)
 }
 
 /// How many lowered threads want a CPU, unless it cannot be told now. None of them if the OS has refused to lower them: then it

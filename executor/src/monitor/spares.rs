@@ -117,6 +117,8 @@ impl Spares {
 
     fn is_back(&mut self, shared: &Shared, place: usize) {
         self.spares[place] = Spare::Here;
+        // Its last poll may have been overrun, and this core is not looked at any more.
+        shared.posts[shared.workers() + place].step_back();
         // What was asked of the last poll there was asked too late.
         shared.scheduler.has_returned(shared.workers() + place);
         publish(shared, (0..self.spares.len()).filter(|&nth| self.spares[nth] != Spare::Here));

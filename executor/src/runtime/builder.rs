@@ -147,10 +147,13 @@ impl Builder {
     ///
     /// # Not guaranteed
     ///
-    /// That the first poll is noticed that soon, if tasks from the same place have been short for long: then it may take some
+    /// That it is the first poll alone: on a machine without a CPU for the monitor it may be some of them. That it is noticed that
+    /// soon, if tasks from the same place have been short for long: then it may take some
     /// milliseconds. Nor any of this where the system refuses to lower a thread
     /// ([`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused)). A thread or process that such a poll starts
-    /// inherits the thread's place behind others.
+    /// inherits the thread's place behind others. What is polled on lowered threads does not wait in the yield queue, so
+    /// [`yield_patience`](Self::yield_patience) says nothing of it, and its long polls are not
+    /// [reported](Self::on_long_poll): they hold up nothing.
     ///
     /// # Examples
     ///
@@ -191,7 +194,8 @@ impl Builder {
     }
 
     /// How many threads may run [blocking jobs](crate::spawn_blocking) of the foreground at once: at least one, which
-    /// [`build`](Self::build) checks. By default 512. Jobs of the background have as many as there are workers.
+    /// [`build`](Self::build) checks. By default 512. Jobs of the background have as many as there are workers, and more
+    /// only if some wait and none of those that run comes to its end for a tenth of a second.
     ///
     /// The same number again may be in [`block_in_place`](crate::block_in_place) without keeping a worker; beyond that
     /// they keep theirs.
@@ -493,6 +497,7 @@ impl Builder {
             thread_name: self.thread_name.clone(),
             stack_size: self.stack_size,
             most: self.max_blocking_threads,
+            most_with_relief: self.max_blocking_threads,
             prompt: 4 * workers,
             keep_alive: self.blocking_keep_alive,
             kind: Kind::Blocking,

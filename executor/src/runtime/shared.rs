@@ -75,8 +75,8 @@ pub(crate) struct Post {
     pub(crate) home: Parker,
     /// How many tasks are pinned to it.
     pub(crate) pinned: AtomicUsize,
-    // Twice the number of the task being polled, and one more if it is of the background, zero if none, with `DROPPED` if it
-    // is not polled but dropped; and where it was spawned. Two plain words, written by the worker at each poll and read for
+    // Twice the number of the task being polled, and one more if it is of the background, zero if none, with `LEARNS` if its
+    // place is one to learn of (`monitor/overruns.md`), with `DROPPED` if it is not polled but dropped; and where it was spawned. Two plain words, written by the worker at each poll and read for
     // reports, which tolerate a mixture of one task and the next.
     running: AtomicU64,
     spawned_at: AtomicPtr<Location<'static>>,
@@ -89,8 +89,10 @@ pub(crate) struct Post {
     // The poll that the monitor has seen last, by its tick, and when it first saw it. Written by the monitor.
     seen: AtomicU32,
     seen_at: AtomicU64,
-    // The poll, by its tick, of which nothing is known yet: the monitor watches it. Written by the worker.
+    // The poll, by its tick, of which nothing is known yet, or zero: the monitor watches it. Written by the worker.
     unproven: AtomicU32,
+    // The poll, by its tick, that was overrun last. Written by the monitor.
+    overrun: AtomicU32,
     aside: Aside,
     // The thread that holds the core, as the OS calls it.
     thread: AtomicI32,
@@ -98,6 +100,7 @@ pub(crate) struct Post {
 
 /// Of `Post::running`: beyond every number of a task.
 const DROPPED: u64 = 1 << 63;
+const LEARNS: u64 = 1 << 62;
 
 impl Post {
     fn new() -> Self {
@@ -116,6 +119,7 @@ impl Post {
             seen: AtomicU32::new(0),
             seen_at: AtomicU64::new(0),
             unproven: AtomicU32::new(0),
+            overrun: AtomicU32::new(0),
             aside: Aside::default(),
             thread: AtomicI32::new(0),
         }
@@ -124,7 +128,8 @@ impl Post {
     #[inline]
     pub(crate) fn begin(&self, meta: &Meta) {
         // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
-        self.running.store(meta.id.get() << 1 | u64::from(meta.is_background()), Relaxed);
+        let background = if meta.may_be_lowered() { LEARNS | 1 } else { u64::from(meta.is_background()) };
+        self.running.store(meta.id.get() << 1 | background, Relaxed);
         self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
     }
 
@@ -194,14 +199,25 @@ impl Post {
         self.unproven.store(tick, Relaxed);
     }
 
+    /// That poll is over.
+    pub(crate) fn end_unproven(&self) {
+        self.unproven.store(0, Relaxed);
+    }
+
+    /// Whether nothing is known of a poll that goes on, or is about to begin.
+    pub(crate) fn has_unproven(&self) -> bool {
+        self.unproven.load(Relaxed) != 0
+    }
+
     /// Whether nothing was known of this poll when it began.
     pub(crate) fn is_unproven(&self, tick: u32) -> bool {
-        self.unproven.load(Relaxed) == tick
+        tick != 0 && self.unproven.load(Relaxed) == tick
     }
 
     /// Has the thread that holds the core step aside for others up to the end of the poll with this tick, or to
     /// [`Self::step_back`]. The monitor's to call.
     pub(crate) fn step_aside(&self, tick: u32) {
+        self.overrun.store(tick, Relaxed);
         if self.aside.set(|| os::step_aside(self.thread())) {
             self.watch_end(tick);
         }
@@ -212,9 +228,9 @@ impl Post {
         self.aside.take(os::step_back);
     }
 
-    /// Whether the poll that goes on is overrun, and its thread has stepped aside.
-    pub(crate) fn is_overrun(&self) -> bool {
-        self.aside.is_set()
+    /// Whether the poll with this tick is overrun.
+    pub(crate) fn is_overrun(&self, tick: u32) -> bool {
+        self.is_running() && self.overrun.load(Relaxed) == tick
     }
 
     /// Since when this poll has gone on, if the monitor has seen it.
@@ -259,6 +275,12 @@ impl Post {
         self.running.load(Relaxed) != 0
     }
 
+    /// Where the background task was spawned that was being polled a moment ago, if that is a place to learn of.
+    pub(crate) fn learns_of(&self) -> Option<&'static Location<'static>> {
+        let learns = self.running.load(Relaxed) & (DROPPED | LEARNS) == LEARNS;
+        if learns { self.running().map(|(_, location)| location) } else { None }
+    }
+
     /// The task that was running a moment ago, and where it was spawned.
     pub(crate) fn running(&self) -> Option<(Id, &'static Location<'static>)> {
         self.running_class().map(|(id, _, location)| (id, location))
@@ -268,7 +290,7 @@ impl Post {
     pub(crate) fn running_class(&self) -> Option<(Id, Class, &'static Location<'static>)> {
         let running = self.running.load(Relaxed);
         let class = if running & 1 == 1 { Class::Background } else { Class::Foreground };
-        let id = Id::from_raw((running & !DROPPED) >> 1)?;
+        let id = Id::from_raw((running & !(DROPPED | LEARNS)) >> 1)?;
         // SAFETY: null, or a `&'static Location` stored by `begin`; a task whose id was seen has stored one.
         let location = unsafe { self.spawned_at.load(Relaxed).as_ref() }?;
         Some((id, class, location))
@@ -282,7 +304,8 @@ impl Shared {
         let (scheduler, locals) = Scheduler::new(workers, settings);
         let reactor = Reactor::new(workers + spares)?;
         let meter = Meter::new(workers, spares, reactor.now());
-        let of_kind = |kind| Articles { kind, most: workers, prompt: workers, ..articles.clone() };
+        let most_with_relief = articles.most.max(workers);
+        let of_kind = |kind| Articles { kind, most: workers, most_with_relief, prompt: workers, ..articles.clone() };
         Ok(Self {
             scheduler,
             workers,

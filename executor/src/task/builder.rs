@@ -74,10 +74,12 @@ impl Builder {
     /// runtime learns that of background tasks, [from their polls](crate::Builder::preempt_background). `true` is for background
     /// work of which you know that its polls are long and that you cannot cut: a compressor, a sort, somebody else's library. The
     /// task is of the [background](Class::Background) then, whatever the class says. `false` is for tasks that must not lose
-    /// their CPU, because they share a lock with the foreground: workers poll them, however long that takes.
+    /// their CPU, because they share a lock with the foreground: workers poll them, however long that takes. (Of a blocking job only
+    /// `true` says something: one of the background runs on such threads anyway. A pinned task stays on its worker.)
     ///
-    /// A preemptible task never runs on a worker. Its polls are made by threads of the lowest priority, as many as there are workers, first
-    /// come, first served; they have what the workers leave of the CPUs. A foreground task that becomes runnable does not wait
+    /// A preemptible task never runs on a worker. Its polls are made by threads of the lowest priority, first come, first served. There
+    /// are as many as workers, and more only if tasks wait and none of those that run comes back for a tenth of a second. With polite
+    /// background tasks they share what the foreground leaves of the CPUs. A foreground task that becomes runnable does not wait
     /// for such a poll, not even for its next yield point: the kernel takes the CPU away. For the same reason **a lock that the
     /// task holds may stay taken while others go first**: whatever waits for the lock then waits for the background.
     /// A task that shares locks with the foreground is better off with yield points where it holds none
@@ -90,7 +92,7 @@ impl Builder {
     ///
     /// That the system lowers the threads: it may refuse, and has no such thing outside of Linux.
     /// [`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused) tells. If it does not even start one, workers poll
-    /// the task. Nor any part of the CPUs while workers want all of them, be it for polite background tasks.
+    /// the task. Nor any part of the CPUs while the foreground, or another process, wants all of them.
     ///
     /// # Examples
     ///

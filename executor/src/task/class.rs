@@ -35,7 +35,9 @@ pub enum Class {
 /// cut short as if the budget were spent. So code that has no yield points in it gets out of the way all the same, as
 /// long as it awaits something that spends the budget, or really has to wait, now and then. A channel of another crate
 /// that always has something does neither: wrap it in [`budget::cooperative`](crate::budget::cooperative). A long
-/// computation should call [`yield_now_if_busy`](crate::yield_now_if_busy).
+/// computation should call [`yield_now_if_busy`](crate::yield_now_if_busy). If it cannot, the kernel preempts it: once a poll has
+/// not returned in time, tasks from the same place are polled on threads of the lowest priority
+/// ([`Builder::preempt_background`](crate::Builder::preempt_background)).
 ///
 /// What it spawns onto its own runtime is of the background too, unless a [`Builder`](super::Builder::class) says
 /// otherwise. In all other

@@ -208,6 +208,8 @@ impl Meta {
     /// The task stays on this worker. Before it is pushed anywhere.
     pub(crate) fn pin_to(&self, worker: usize) {
         self.traits.set(self.traits.get() | PINNED);
+        // Lowered threads are not for it.
+        self.known.set(self.known.get() | OUTRIGHT);
         self.shard.set(u16::try_from(worker).expect("a runtime has at most `MAX_WORKERS`"));
     }
 

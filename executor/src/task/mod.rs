@@ -126,8 +126,9 @@ pub fn yield_now() -> YieldNow {
 
 /// The number of the worker that runs on this thread: of [`Handle::workers`](crate::Handle::workers), from 0.
 ///
-/// None on a thread that is none, on a [spare worker](crate::Builder::max_spare_workers), in a task that is
-/// [preemptible](Builder::preemptible), and in one that has lost its worker's place in
+/// None on a thread that is none, on a [spare worker](crate::Builder::max_spare_workers), in a task that is polled on lowered
+/// threads because it is [preemptible](Builder::preemptible) or [others like it](crate::Builder::preempt_background) did not give
+/// way, and in one that has lost its worker's place in
 /// [`block_in_place`] or a nested [`block_on`](crate::block_on), up to its next await.
 ///
 /// # Examples

@@ -75,27 +75,33 @@ impl Worker {
     /// `monitor/overruns.md`.
     #[inline(never)]
     fn poll_background(&self, task: Runnable, source: Source) {
-        let meta = task.metadata();
-        if !meta.may_be_lowered() || !self.shared.preempts_background() {
+        let (meta, shared) = (task.metadata(), &self.shared);
+        // One that was aborted ends at once; and in the child of a fork there are no other threads.
+        let elsewhere = || meta.is_aborted() || shared.birth.is_elsewhere();
+        if !meta.may_be_lowered() || !shared.preempts_background() || elsewhere() {
             return self.poll_here(task, source);
         }
         let site = POLLS.at(meta.location());
         match site.expect() {
             Expect::Short => {
                 self.poll_here(task, source);
-                if self.hold.get() == Hold::Core && self.shared.scheduler.polite.unanswered_for(self.index) > LATE {
+                if self.hold.get() == Hold::Core && shared.scheduler.polite.unanswered_for(self.index) > LATE {
                     // Or its thread had no CPU. The next ones are watched, which tells.
                     POLLS.doubt(site);
                 }
             }
-            Expect::Long if !meta.is_pinned() => {
+            // One that is overdue has its turn, whatever it does with it.
+            Expect::Long if source != Source::Overdue => {
+                // As before a poll: this may take long, too.
+                shared.unpark(shared.scheduler.before_poll(self.core()));
                 meta.set_lowered(true);
-                self.shared.push_lowered(task, false);
+                shared.push_lowered(task, false);
             }
             Expect::Long | Expect::Unknown => {
                 self.post().begin_unproven(self.core().tick());
-                self.shared.monitor.watch_closely();
+                shared.monitor.watch_closely();
                 self.poll_here(task, source);
+                self.post().end_unproven();
                 // If it was long, the monitor has said so by now.
                 if self.hold.get() == Hold::Core && site.expect() == Expect::Unknown {
                     POLLS.learn(site, false);
