@@ -242,6 +242,23 @@ fn a_pinned_task_stays_on_its_worker() {
     assert_eq!(runtime.metrics().overruns, 0);
 }
 
+/// There is no CPU to take from it, and what it waits for may be a lock that it shares with the foreground.
+#[test]
+fn a_poll_that_sleeps_is_not_left_to_lowered_threads() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let spawn = || {
+        runtime.spawn_background(async {
+            std::thread::sleep(Duration::from_millis(20));
+            is_lowered()
+        })
+    };
+    for _ in 0..20 {
+        assert!(!runtime.block_on(spawn()).unwrap());
+    }
+    assert_eq!(runtime.metrics().overruns, 0);
+}
+
 #[test]
 fn a_dump_says_which_task_is_overrun() {
     let _watch = watch();

@@ -2,7 +2,7 @@
 
 use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::blocking::Loan;
-use crate::runtime::{Post, Shared};
+use crate::runtime::Shared;
 use crate::sites::POLLS;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
@@ -28,7 +28,7 @@ const USUAL: Terms = Terms {
 const UNPROVEN: Terms = Terms {
     slice: Duration::from_micros(100),
     grace: Duration::from_micros(100),
-    enough_to_hear: Duration::from_micros(50),
+    enough_to_hear: Duration::from_micros(100),
 };
 
 /// An unproven poll that had a CPU is asked to return, and has or has not, within this many looks.
@@ -178,19 +178,28 @@ impl Polls {
 
     fn same_poll(&mut self, shared: &Arc<Shared>, index: usize, running: bool, now: Instant) {
         let (seen, post) = (&mut self.seen[index], &shared.posts[index]);
-        let unproven = running && !seen.deaf && (post.is_unproven(seen.poll) || ignores(shared, index));
+        let unproven = running
+            && !seen.deaf
+            && now - seen.began < USUAL.slice
+            && (post.is_unproven(seen.poll) || ignores(shared, index));
         let terms = if unproven { &UNPROVEN } else { &USUAL };
+        // How long its thread has had a CPU since it was asked, if the OS tells.
+        let had_since = || Some(post.had_cpu()?.saturating_sub(seen.had_cpu?));
         let too_soon = |asked: Instant| {
-            now - asked < terms.grace || seen.had_cpu.is_some_and(|had| could_not_hear(post, had, terms))
+            // Whether it could not hear: a thread that has had no CPU since, though it wants some, which is nobody's fault in
+            // here. One that sleeps in its poll, in a lock say, is not one to preempt: it is left to the usual terms.
+            let could_not_hear = had_since()
+                .is_some_and(|had| had < terms.enough_to_hear && (unproven || post.wants_cpu() == Some(true)));
+            now - asked < terms.grace || could_not_hear
         };
         if running && seen.asked.is_some_and(too_soon) {
-            // The monitor was called meanwhile; or the thread has had no CPU since, which is nobody's fault in here. The
-            // request stands.
+            // The monitor was called meanwhile; or it could not hear. The request stands.
         } else if seen.asked.is_some() || !running {
             // It does not hear, having no yield points; or it was over already when it was asked. Asking makes every yield
             // point of the runtime look closer, so it is not kept up.
             shared.scheduler.has_returned(index);
-            if seen.asked.is_some() && running && !seen.deaf {
+            let computes = || had_since().is_none_or(|had| had >= UNPROVEN.enough_to_hear);
+            if seen.asked.is_some() && running && !seen.deaf && computes() {
                 overrun(shared, index, seen.poll);
             }
             if seen.asked.is_some() {
@@ -289,10 +298,4 @@ fn overrun(shared: &Shared, index: usize, poll: u32) {
     if core.polling() != poll {
         post.step_back();
     }
-}
-
-/// Whether a thread that had this much CPU time when it was asked something has had none since, though it wants some.
-fn could_not_hear(post: &Post, had: Duration, terms: &Terms) -> bool {
-    let had_since = post.had_cpu().map_or(Duration::MAX, |now| now.saturating_sub(had));
-    had_since < terms.enough_to_hear && post.wants_cpu() == Some(true)
 }
