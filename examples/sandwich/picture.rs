@@ -176,7 +176,7 @@ impl Picture {
         }
         let middle = left + width / 2.0;
         self.add(format_args!(
-            "<text x=\"{middle:.1}\" y=\"88\" text-anchor=\"middle\" font-size=\"15\" font-weight=\"600\" fill=\"{colour}\">\
+            "<text x=\"{middle:.1}\" y=\"88\" text-anchor=\"middle\" font-size=\"14\" font-weight=\"600\" fill=\"{colour}\">\
              {}. {}</text>\n\
              <text x=\"{middle:.1}\" y=\"110\" text-anchor=\"middle\">p50 {}, p99 {}</text>",
             index + 1,

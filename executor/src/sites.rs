@@ -138,11 +138,10 @@ impl Site {
 #[cfg(all(test, not(giveway_loom)))]
 mod tests {
     use super::*;
+    use std::sync::LazyLock;
 
-    fn places() -> impl Iterator<Item = &'static Location<'static>> {
-        // Any address will do: an entry does not look at what is there.
-        std::iter::repeat_with(|| &*Box::leak(Box::new(*Location::caller())))
-    }
+    /// As many places as it takes to fill every entry many times over. Their addresses are what counts.
+    static PLACES: LazyLock<Vec<Location<'static>>> = LazyLock::new(|| vec![*Location::caller(); 20 * ENTRIES]);
 
     fn trust(sites: &Sites, site: &Site) {
         (0..TRUSTED).for_each(|_| sites.learn(site, false));
@@ -187,7 +186,7 @@ mod tests {
         let sites = Sites::new(4);
         let long = Location::caller();
         sites.learn(sites.at(long), true);
-        for place in places().take(20 * ENTRIES) {
+        for place in PLACES.iter() {
             trust(&sites, sites.at(place));
         }
         assert_eq!(sites.at(long).expect(), Expect::Long);
