@@ -234,9 +234,9 @@ fn a_poll_of_ten_milliseconds_gives_way_at_its_next_operation() {
 #[cfg(target_os = "linux")]
 fn the_stack_says_where_it_was() {
     #[inline(never)]
-    fn grinding_flour(until: Instant) -> u64 {
+    fn grinding_flour(stop: &AtomicBool) -> u64 {
         let mut ground = 0_u64;
-        while Instant::now() < until {
+        while !stop.load(Relaxed) {
             ground = std::hint::black_box(ground.wrapping_add(1));
         }
         ground
@@ -254,12 +254,13 @@ fn the_stack_says_where_it_was() {
             .on_long_poll(hook)
             .build()
             .unwrap();
-        let grind = || {
-            runtime.spawn(async {
-                grinding_flour(Instant::now() + Duration::from_millis(100));
-            })
-        };
-        let (poll, ..) = reported(&runtime, &reports, grind);
+        let stop = Arc::new(AtomicBool::new(false));
+        let grinds = stop.clone();
+        let grinder = runtime.spawn(async move { _ = grinding_flour(&grinds) });
+        // It goes on until it is reported, so it was in there whenever the sample was taken.
+        let poll = recv(&reports);
+        stop.store(true, Relaxed);
+        runtime.block_on(grinder).unwrap();
         poll.stack().is_some().then_some(poll)
     });
     let poll = sampled.expect("no stack was sampled");
