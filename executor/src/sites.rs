@@ -66,12 +66,13 @@ impl Sites {
     /// The entry of this place.
     #[inline]
     pub(crate) fn at(&self, location: &'static Location<'static>) -> &Site {
-        let key = ptr::from_ref(location).cast_mut();
-        let spread = (key.addr() >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
-        let first = (spread >> (usize::BITS - ENTRIES.ilog2())) & !(WAYS - 1);
+        // By what it says, and not by its address: the compiler may make several of one. The name of the file is compared only
+        // if the address is another.
+        let key = u64::from(location.line()) << 32 | u64::from(location.column()) << 16 ^ location.file().len() as u64;
+        let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let first = (spread >> (u64::BITS - ENTRIES.ilog2())) as usize & !(WAYS - 1);
         let choice = &self.entries[first..first + WAYS];
-        // Ordering: acquire, partner of the release in `begin`: a thread that sees the place sees a score that is its own.
-        choice.iter().find(|site| site.location.load(Acquire) == key).unwrap_or_else(|| take(choice, key))
+        choice.iter().find(|site| site.is_of(location)).unwrap_or_else(|| take(choice, location))
     }
 
     /// One that came from there may have been long: the place is new again.
@@ -95,7 +96,7 @@ impl Sites {
 
 /// Takes the entry that is missed least, for a place that has none.
 #[cold]
-fn take<'a>(choice: &'a [Site], key: *mut Location<'static>) -> &'a Site {
+fn take<'a>(choice: &'a [Site], location: &'static Location<'static>) -> &'a Site {
     let missed = |site: &&Site| match site.expect() {
         _ if site.location.load(Relaxed).is_null() => 0,
         Expect::Unknown => 1,
@@ -103,7 +104,7 @@ fn take<'a>(choice: &'a [Site], key: *mut Location<'static>) -> &'a Site {
         Expect::Long => 3,
     };
     let site = choice.iter().min_by_key(missed).expect("there is a choice");
-    site.begin(key);
+    site.begin(location);
     site
 }
 
@@ -120,9 +121,17 @@ impl Site {
         Self { location: AtomicPtr::new(ptr::null_mut()), score: AtomicU8::new(0) }
     }
 
-    fn begin(&self, key: *mut Location<'static>) {
+    fn begin(&self, location: &'static Location<'static>) {
         self.score.store(0, Relaxed);
-        self.location.store(key, Release);
+        self.location.store(ptr::from_ref(location).cast_mut(), Release);
+    }
+
+    #[inline]
+    fn is_of(&self, location: &'static Location<'static>) -> bool {
+        // Ordering: acquire, partner of the release in `begin`: a thread that sees the place sees a score that is its own.
+        let own = self.location.load(Acquire);
+        // SAFETY: null, or from a reference to a location that lives for ever.
+        ptr::eq(own, location) || unsafe { own.as_ref() }.is_some_and(|own| own == location)
     }
 
     #[inline]
@@ -139,9 +148,6 @@ impl Site {
 mod tests {
     use super::*;
     use std::sync::LazyLock;
-
-    /// As many places as it takes to fill every entry many times over. Their addresses are what counts.
-    static PLACES: LazyLock<Vec<Location<'static>>> = LazyLock::new(|| vec![*Location::caller(); 20 * ENTRIES]);
 
     fn trust(sites: &Sites, site: &Site) {
         (0..TRUSTED).for_each(|_| sites.learn(site, false));
@@ -182,13 +188,34 @@ mod tests {
     }
 
     #[test]
-    fn a_long_place_keeps_its_entry_whatever_else_comes() {
+    fn copies_of_a_place_have_one_entry() {
+        static PLACE: LazyLock<&Location<'static>> = LazyLock::new(|| Location::caller());
+        static COPY: LazyLock<Location<'static>> = LazyLock::new(|| **PLACE);
         let sites = Sites::new(4);
-        let long = Location::caller();
-        sites.learn(sites.at(long), true);
-        for place in PLACES.iter() {
-            trust(&sites, sites.at(place));
+        assert!(!ptr::eq(*PLACE, &*COPY));
+        sites.learn(sites.at(*PLACE), true);
+        assert_eq!(sites.at(&COPY).expect(), Expect::Long);
+    }
+
+    #[test]
+    fn a_place_without_an_entry_takes_one_that_is_free_or_new_or_short_in_this_order() {
+        let (sites, here) = (Sites::new(4), Location::caller());
+        let choice = &sites.entries[..WAYS];
+        let [long, short, new, free] = choice else { panic!("four ways") };
+        for site in [long, short, new] {
+            site.begin(here);
         }
-        assert_eq!(sites.at(long).expect(), Expect::Long);
+        sites.learn(long, true);
+        trust(&sites, short);
+        assert!(ptr::eq(take(choice, here), free));
+        trust(&sites, free);
+        assert!(ptr::eq(take(choice, here), new));
+        sites.learn(new, true);
+        assert!(ptr::eq(take(choice, here), short));
+        assert_eq!(
+            (short.expect(), long.expect()),
+            (Expect::Unknown, Expect::Long),
+            "it begins anew, and the long one stays"
+        );
     }
 }
