@@ -241,13 +241,13 @@ impl Meta {
         self.known.get() & LOWERED != 0
     }
 
-    /// Fixes whether the task is polled on lowered threads. For whoever spawns or queues it.
+    /// Fixes whether the task is polled on lowered threads. For the thread that spawns or queues it.
     pub(crate) fn set_lowered_outright(&self, lowered: bool) {
         self.set_lowered(lowered);
         self.known.set(self.known.get() | OUTRIGHT);
     }
 
-    /// Whether the runtime is to learn from the task's polls if they are for lowered threads. For whoever polls it.
+    /// Whether the runtime is to learn from the task's polls if they are for lowered threads. For the thread that polls it.
     #[inline]
     pub(crate) fn may_be_lowered(&self) -> bool {
         self.is_background() && self.known.get() & OUTRIGHT == 0
