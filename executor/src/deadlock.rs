@@ -11,6 +11,7 @@
 
 use crate::parker::Parker;
 use crate::runtime::{Handle, Shared};
+use giveway_io::driver::on_behalf;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -112,24 +113,24 @@ pub(crate) struct Caller<'a> {
 impl<'a> Caller<'a> {
     pub(crate) fn new(shared: &'a Shared) -> Option<Self> {
         let watch = shared.deadlocks.as_ref()?;
-        watch.lock().callers += 1;
+        on_behalf(|| watch.lock().callers += 1);
         Some(Self { shared, watch })
     }
 
     /// Parks until woken. What to say of it, if that will not happen.
     pub(crate) fn park(&self, parker: &Arc<Parker>) -> Option<Arc<str>> {
         let verdict = Arc::<Verdict>::default();
-        self.watch.lock().waiting.push((parker.clone(), verdict.clone()));
+        on_behalf(|| self.watch.lock().waiting.push((parker.clone(), verdict.clone())));
         self.shared.monitor.call();
         parker.park();
-        self.watch.lock().waiting.retain(|(_, other)| !Arc::ptr_eq(other, &verdict));
+        on_behalf(|| self.watch.lock().waiting.retain(|(_, other)| !Arc::ptr_eq(other, &verdict)));
         verdict.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.watch.lock().callers -= 1;
+        on_behalf(|| self.watch.lock().callers -= 1);
         self.shared.monitor.call();
     }
 }
@@ -141,7 +142,7 @@ pub struct ExpectedWake(Handle);
 impl ExpectedWake {
     pub(crate) fn new(handle: &Handle) -> Self {
         if let Some(watch) = &handle.shared.deadlocks {
-            watch.lock().expected += 1;
+            on_behalf(|| watch.lock().expected += 1);
         }
         Self(handle.clone())
     }
@@ -151,7 +152,7 @@ impl Drop for ExpectedWake {
     fn drop(&mut self) {
         let shared = &self.0.shared;
         if let Some(watch) = &shared.deadlocks {
-            watch.lock().expected -= 1;
+            on_behalf(|| watch.lock().expected -= 1);
             shared.monitor.call();
         }
     }

@@ -34,7 +34,7 @@ pub use giveway_yield::elastic::{Pace, Pacer, Settings, SettingsError};
 
 use crate::metrics::upper_bound;
 use crate::runtime::Shared;
-use giveway_io::driver::{self, Alarm};
+use giveway_io::driver::{self, Alarm, on_behalf};
 use giveway_yield::host::{Admission, Machine};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
@@ -58,7 +58,8 @@ impl Elastic {
             let host = Host { shared: Arc::downgrade(shared), cores: shared.workers(), alarm: Default::default() };
             Admission::new(self.settings, host)
         };
-        self.admission.get_or_init(start).clone()
+        // Others wait while one thread makes it.
+        on_behalf(|| self.admission.get_or_init(start).clone())
     }
 }
 
@@ -88,15 +89,21 @@ impl Machine for Host {
         }
     }
 
+    fn on_behalf(&self, f: &mut (dyn FnMut() + Send)) {
+        driver::on_behalf(f);
+    }
+
     fn set_alarm(&self, at: u64, waker: &Waker) -> bool {
         // Dropped last, without the lock: it may be the last count, and the end of a reactor wakes whoever set an alarm.
         let shared = self.shared.upgrade();
         // Over all of it. An alarm that is in the reactor before it is in its place may go off meanwhile, and set the next one;
         // and that one would then be taken for the older of the two, and stopped. Nobody else's code runs under it: the waker
         // is the admission, which is alive.
-        let mut set = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
-        *set = shared.as_ref().and_then(|shared| shared.reactor.wake_at(at, waker));
-        set.is_some()
+        on_behalf(|| {
+            let mut set = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
+            *set = shared.as_ref().and_then(|shared| shared.reactor.wake_at(at, waker));
+            set.is_some()
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! may call it or `unpark` too, so neither its return nor its token means anything to us.
 
 use crate::sync::{AtomicBool, AtomicU8, fence, thread};
+use giveway_io::driver::on_behalf;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -109,7 +110,7 @@ impl Parker {
         if let Some(place) = Elsewhere::from_word(self.elsewhere.load(Relaxed)) {
             call_back(place);
         } else {
-            let thread = self.lock().clone();
+            let thread = on_behalf(|| self.lock().clone());
             if let Some(thread) = thread {
                 thread.unpark();
             }

@@ -9,6 +9,7 @@ use crate::runtime::context;
 use crate::sync::{Mutex, lock};
 use crate::task::{Id, Meta};
 use crossbeam_utils::CachePadded;
+use giveway_io::driver::on_behalf;
 use std::cell::Cell;
 use std::ptr;
 
@@ -110,6 +111,10 @@ impl Registry {
             meta.shard.set(u16::try_from(home).expect("a runtime has at most `MAX_WORKERS` shards"));
             home
         };
+        on_behalf(|| self.link(home, meta));
+    }
+
+    fn link(&self, home: usize, meta: &Meta) {
         let mut shard = lock(&self.shards[home]);
         meta.links.next.set(shard.first);
         // SAFETY: a linked task is alive: it unlinks itself, under this lock, before it goes away.
@@ -123,6 +128,10 @@ impl Registry {
 
     /// Removes a task that was added.
     pub(crate) fn remove(&self, meta: &Meta) {
+        on_behalf(|| self.unlink(meta));
+    }
+
+    fn unlink(&self, meta: &Meta) {
         let mut shard = lock(&self.shards[usize::from(meta.shard.get())]);
         let (prev, next) = (meta.links.prev.get(), meta.links.next.get());
         // SAFETY: neighbours in the list are linked, hence alive, as in `insert`.
@@ -139,28 +148,33 @@ impl Registry {
     }
 
     /// Calls `f` with every task, under a shard's lock: `f` must not run user code, nor come back here.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Meta)) {
-        for shard in &self.shards {
-            let shard = lock(shard);
-            let mut next = shard.first;
-            // SAFETY: a linked task is alive while we hold the lock.
-            while let Some(meta) = unsafe { next.as_ref() } {
-                f(meta);
-                next = meta.links.next.get();
+    ///
+    /// What `f` calls may be [on behalf](on_behalf) of a lowered thread, as a wake is; so the whole is: a thread that held the lock
+    /// and waited for the proxy would wait for ever, if the proxy was waiting for the lock.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Meta) + Send) {
+        on_behalf(|| {
+            for shard in &self.shards {
+                let shard = lock(shard);
+                let mut next = shard.first;
+                // SAFETY: a linked task is alive while we hold the lock.
+                while let Some(meta) = unsafe { next.as_ref() } {
+                    f(meta);
+                    next = meta.links.next.get();
+                }
             }
-        }
+        });
     }
 
     /// As [`Self::for_each`], but lets go of the lock after every few tasks: however many there are, no worker waits for
     /// long, but for another who does the same. `f` says whether it has seen a task before. What comes or goes meanwhile may
     /// be missed.
-    pub(crate) fn for_each_patiently(&self, mut f: impl FnMut(&Meta) -> Visit) {
+    pub(crate) fn for_each_patiently(&self, mut f: impl FnMut(&Meta) -> Visit + Send) {
         let _turning = lock(&self.turning);
         for shard in &self.shards {
             // Should tasks come faster than we look at them.
-            let most = 2 * lock(shard).len + AT_A_TIME;
+            let most = 2 * on_behalf(|| lock(shard).len) + AT_A_TIME;
             for _ in 0..most.div_ceil(AT_A_TIME) {
-                if !lock(shard).visit_some(&mut f) {
+                if !on_behalf(|| lock(shard).visit_some(&mut f)) {
                     break;
                 }
                 // Somebody may be waiting for the lock.

@@ -6,6 +6,7 @@
 //! nothing else.
 
 use crate::fork::PerProcess;
+use crate::proxy::on_behalf;
 use crate::reactor::{Reactor, Wait, wake_all};
 use crate::scope;
 use crate::timer::Shard;
@@ -39,12 +40,19 @@ pub(crate) fn with<R>(f: impl FnOnce(&Arc<Reactor>, usize) -> R) -> io::Result<R
         reactor.check_here()?;
         return Ok(f(reactor, shard));
     }
-    let reactor = match FINDER.get() {
-        Some(finder) => finder()?,
-        None => fallback()?,
-    };
+    let reactor = find()?;
     reactor.check_here()?;
     Ok(f(&reactor, usize::MAX))
+}
+
+/// The reactor of a thread that is served by none. Apart, so that threads that are do not pay for it.
+#[inline(never)]
+fn find() -> io::Result<Arc<Reactor>> {
+    match FINDER.get() {
+        Some(finder) => finder(),
+        // Its thread is for everybody, and inherits the priority of the thread that starts it.
+        None => on_behalf(fallback),
+    }
 }
 
 /// The shard for a timer made on this thread.

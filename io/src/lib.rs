@@ -14,6 +14,7 @@ mod horizon;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 pub mod net;
+mod proxy;
 mod punctual;
 mod reactor;
 mod scope;
@@ -85,6 +86,7 @@ pub mod driver {
     pub use crate::current::{Finder, set_finder};
     pub use crate::deferred::poll_task;
     pub use crate::fork::Birth;
+    pub use crate::proxy::{Proxy, on_behalf, with_proxy};
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
     pub use crate::scope::{enter, lend};
     pub use crate::timer::now;

@@ -13,6 +13,7 @@
 use crate::fork::{self, Birth};
 use crate::holder::{Holder, Who};
 use crate::horizon::Horizon;
+use crate::proxy::on_behalf;
 use crate::punctual::Punctual;
 use crate::scope;
 use crate::second::{Place, Second, must_hear, try_lock};
@@ -586,7 +587,7 @@ impl Reactor {
     /// Registers a descriptor, which must stay open until it is deregistered.
     pub(crate) fn register(&self, fd: BorrowedFd<'_>) -> io::Result<(usize, Arc<Source>)> {
         self.check_here()?;
-        let (key, source) = self.lock_sources().insert()?;
+        let (key, source) = on_behalf(|| self.lock_sources().insert())?;
         self.registered.fetch_add(1, Relaxed);
         if self.is_closed() {
             // `close` may have gone over the sources before this one was among them.
@@ -612,7 +613,7 @@ impl Reactor {
     }
 
     fn forget(&self, key: usize) {
-        let source = self.lock_sources().remove(key);
+        let source = on_behalf(|| self.lock_sources().remove(key));
         self.registered.fetch_sub(1, Relaxed);
         drop(source);
     }

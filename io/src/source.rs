@@ -13,6 +13,7 @@
 //! An operation that moved less than it could has usually moved all that there was, and need not be followed by one that
 //! finds nothing. Not so once an event has told of something beyond the data: an end, an error, an urgent byte.
 
+use crate::proxy::on_behalf;
 use crate::reactor::wake_all;
 use std::sync::Mutex;
 use std::sync::atomic::{
@@ -183,17 +184,20 @@ impl Source {
         let half = self.half(direction);
         // Cloned, and dropped if it is there already, outside of the lock: that is somebody else's code.
         let mut waker = Some(cx.waker().clone());
-        let mut waiting = lock(&half.waiting);
-        // Once more, under the lock. An event sets the bit first and takes the list second: if its bit is not there yet,
-        // it has yet to take the list, with us in it.
-        let seen = self.look(direction);
-        if is_met(seen) {
-            return Poll::Ready(seen);
+        let added = on_behalf(|| {
+            let mut waiting = lock(&half.waiting);
+            // Once more, under the lock. An event sets the bit first and takes the list second: if its bit is not there yet,
+            // it has yet to take the list, with us in it.
+            let seen = self.look(direction);
+            if is_met(seen) { Err(seen) } else { Ok(waiting.add(&mut waker)) }
+        });
+        match added {
+            Err(seen) => Poll::Ready(seen),
+            Ok(mut evicted) => {
+                wake_all(&mut evicted);
+                Poll::Pending
+            }
         }
-        let mut evicted = waiting.add(&mut waker);
-        drop(waiting);
-        wake_all(&mut evicted);
-        Poll::Pending
     }
 }
 

@@ -12,6 +12,7 @@
 //! Times are nanoseconds since the first of them was asked for.
 
 use crate::fork::{Birth, PerProcess};
+use crate::proxy::on_behalf;
 use crate::reactor::Home;
 use crossbeam_utils::CachePadded;
 use std::cmp::Reverse;
@@ -119,7 +120,7 @@ impl Shard {
 
     /// A shard of the reactor that lives there, until [`Self::release`].
     pub(crate) fn acquire(home: Arc<Home>) -> &'static Self {
-        let free = Self::free().pop();
+        let free = on_behalf(|| Self::free().pop());
         let shard = free.unwrap_or_else(|| {
             let earliest = AtomicU64::new(NEVER);
             let attended = AtomicBool::new(false);
@@ -132,7 +133,8 @@ impl Shard {
 
     /// Gives the shards of a reactor that is gone to the next. They were closed.
     pub(crate) fn release(shards: impl Iterator<Item = &'static Self>) {
-        Self::free().extend(shards);
+        let shards: Vec<_> = shards.collect();
+        on_behalf(|| Self::free().extend(shards));
     }
 
     /// Whether this process is a child of the one that the shard serves.
@@ -158,7 +160,8 @@ impl Shard {
     }
 
     fn lock(&self) -> MutexGuard<'_, Timers> {
-        // No user code runs under it: wakers are cloned before and dropped after.
+        // No user code runs under it: wakers are cloned before and dropped after. Threads that are served by a shard of their own
+        // take it themselves; those that are not, [on their behalf](on_behalf) if they are lowered.
         self.timers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,16 +173,22 @@ impl Shard {
     }
 
     /// Adds a timer. Whoever waits for a later one is told. False if nobody serves the shard.
+    #[inline(never)]
     #[must_use]
     pub(crate) fn insert(&self, timer: Timer, waker: &Waker) -> bool {
-        let waker = waker.clone();
-        let mut timers = self.lock();
-        if timers.home.is_none() {
-            return false;
-        }
-        let deadline = timers.add(timer, waker);
-        self.advance(timers, deadline);
-        true
+        let mut waker = Some(waker.clone());
+        // Refused, the waker is dropped by the caller and without the lock.
+        on_behalf(|| {
+            let mut timers = self.lock();
+            if timers.home.is_none() {
+                return false;
+            }
+            if let Some(waker) = waker.take() {
+                let deadline = timers.add(timer, waker);
+                self.advance(timers, deadline);
+            }
+            true
+        })
     }
 
     /// Adds the timers that were deferred, in the order of their serials. For the thread that [attends](Self::attend) the
@@ -236,55 +245,65 @@ impl Shard {
     }
 
     /// Replaces the waker of a timer that has not fired. False if it has, or is not here yet.
+    #[inline(never)]
     pub(crate) fn update(&self, serial: u64, waker: &Waker) -> bool {
-        match self.lock().pending.get(&serial) {
+        let known = on_behalf(|| self.lock().pending.get(&serial).map(|old| old.will_wake(waker)));
+        match known {
             None => return false,
-            Some(old) if old.will_wake(waker) => return true,
-            Some(_) => {}
+            Some(true) => return true,
+            Some(false) => {}
         }
         // Cloned before the lock and dropped after it, the old one or, if the timer has fired meanwhile, the new one: either may
         // run anything.
         let mut spare = waker.clone();
-        let mut timers = self.lock();
-        let pending = timers.pending.get_mut(&serial);
-        let is_pending = pending.is_some();
-        if let Some(waker) = pending {
-            std::mem::swap(waker, &mut spare);
-        }
-        drop(timers);
-        is_pending
+        on_behalf(|| {
+            let mut timers = self.lock();
+            let pending = timers.pending.get_mut(&serial);
+            let is_pending = pending.is_some();
+            if let Some(waker) = pending {
+                std::mem::swap(waker, &mut spare);
+            }
+            is_pending
+        })
     }
 
     /// Drops a timer, if it has not fired. One that was `deferred` may not be here yet.
+    #[inline(never)]
     pub(crate) fn remove(&self, serial: u64, deferred: bool) {
-        let mut timers = self.lock();
-        let waker = timers.pending.remove(&serial);
-        if waker.is_some() {
-            timers.dead += 1;
-            timers.sweep_if_worthwhile();
-        } else if deferred && serial > timers.came {
-            timers.early.push((serial, None));
-        }
-        drop(timers);
+        let waker = on_behalf(|| {
+            let mut timers = self.lock();
+            let waker = timers.pending.remove(&serial);
+            if waker.is_some() {
+                timers.dead += 1;
+                timers.sweep_if_worthwhile();
+            } else if deferred && serial > timers.came {
+                timers.early.push((serial, None));
+            }
+            waker
+        });
+        // Without the lock, and by the caller: it may run anything.
         drop(waker);
     }
 
     /// Moves a timer to another time, if it has not fired: it wakes whom it would have woken. Its serial is `to`'s from then
     /// on, unless it was `deferred` and is not here yet. None if it has fired.
+    #[inline(never)]
     pub(crate) fn reset(&self, serial: u64, deferred: bool, to: Timer) -> Option<u64> {
-        let mut timers = self.lock();
-        if let Some(waker) = timers.pending.remove(&serial) {
-            timers.dead += 1;
-            let deadline = timers.add(to, waker);
-            timers.sweep_if_worthwhile();
-            self.advance(timers, deadline);
-            return Some(to.serial);
-        }
-        if deferred && serial > timers.came {
-            timers.early.push((serial, Some(to.deadline)));
-            return Some(serial);
-        }
-        None
+        on_behalf(|| {
+            let mut timers = self.lock();
+            if let Some(waker) = timers.pending.remove(&serial) {
+                timers.dead += 1;
+                let deadline = timers.add(to, waker);
+                timers.sweep_if_worthwhile();
+                self.advance(timers, deadline);
+                return Some(to.serial);
+            }
+            if deferred && serial > timers.came {
+                timers.early.push((serial, Some(to.deadline)));
+                return Some(serial);
+            }
+            None
+        })
     }
 
     /// Fires what is due: adds the wakers to `woken`.

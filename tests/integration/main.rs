@@ -26,6 +26,7 @@ mod in_place_end;
 mod in_place_end_races;
 mod in_place_poll;
 mod in_place_stress;
+mod inversions;
 mod io;
 mod io_accept;
 mod io_common;

@@ -14,16 +14,18 @@ mod end;
 pub(crate) use end::Left;
 
 use super::lease::Loan;
-use super::lowered;
+use super::{lowered, proxy};
 use crate::os;
 use crate::parker::Parker;
-use crate::runtime::{Shared, context};
+use crate::runtime::{Phase, Shared, context};
 use crate::task::{Class, Id, Runnable, refuse};
 use crate::worker;
+use giveway_io::driver::on_behalf;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -81,6 +83,24 @@ enum Duty {
     StandIn(usize, Loan),
 }
 
+/// What is left when the OS refuses a thread and there is no other.
+#[must_use = "its handles have to be told"]
+struct Unserved {
+    jobs: VecDeque<Runnable>,
+    given_up: VecDeque<Runnable>,
+    error: io::Error,
+}
+
+/// What a thread of the crew does next.
+enum Next {
+    Duty(Duty),
+    /// Waits to be called, for this many times as long as a thread is kept.
+    Wait {
+        patience: u32,
+    },
+    End,
+}
+
 /// What a thread is stuck in.
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
@@ -112,6 +132,8 @@ pub(crate) struct Crew {
     queued: AtomicUsize,
     // How many jobs were begun. Written under the lock, read by the monitor.
     begun: AtomicU64,
+    // How many threads are in a job. Written under the lock, read by workers that would linger.
+    running: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -169,6 +191,7 @@ impl Crew {
             stalled: AtomicBool::new(false),
             queued: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
+            running: AtomicUsize::new(0),
         }
     }
 
@@ -188,10 +211,17 @@ impl Crew {
         self.articles.kind
     }
 
-    /// Publishes how many wait.
-    fn publish(&self, state: &State) {
+    /// Whether any thread was in a job a moment ago.
+    pub(crate) fn is_at_work(&self) -> bool {
         // Ordering: relaxed; a hint.
+        self.running.load(Relaxed) > 0
+    }
+
+    /// Publishes how many wait, and how many run.
+    fn publish(&self, state: &State) {
+        // Ordering: relaxed, both; hints.
         self.queued.store(state.jobs.len(), Relaxed);
+        self.running.store(state.running, Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -199,55 +229,49 @@ impl Crew {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, unless another thread has the lock: it may be a lowered one, and have it for long.
-    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    /// Queues a job. Gives it back if none is accepted any more.
+    pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable) -> Result<(), Runnable> {
+        on_behalf(|| self.queue(shared, job)).map(|unserved| self.refuse(shared, unserved))
     }
 
-    /// Queues a job. Gives it back if none is accepted any more. `again`: by a thread of the crew that has just polled it, and
-    /// comes for the next one now.
-    pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable, again: bool) -> Result<(), Runnable> {
+    fn queue(&self, shared: &Arc<Shared>, job: Runnable) -> Result<Option<Unserved>, Runnable> {
         let mut state = self.lock();
         if state.closed {
             return Err(job);
         }
         state.jobs.push_back(job);
         self.publish(&state);
-        if again && state.jobs.len() == 1 {
-            return Ok(());
-        }
         if state.running < self.most_running(&state) {
-            self.call_one(shared, state, self.articles.prompt.min(self.articles.most));
-        } else {
-            // A thread that is done with its job takes it. The monitor sees to it that there is one.
-            drop(state);
-            shared.monitor.rouse();
+            return Ok(self.call_one(shared, state, self.articles.prompt.min(self.articles.most)));
         }
-        Ok(())
+        // A thread that is done with its job takes it. The monitor sees to it that there is one.
+        drop(state);
+        shared.monitor.rouse();
+        Ok(None)
     }
 
     /// Sends somebody for a core. If there is nobody to be had its holder keeps it.
     pub(crate) fn send_stand_in(&self, shared: &Arc<Shared>, core: usize, loan: Loan) {
-        let mut state = self.lock();
-        // An earlier one of this core is out of date.
-        state.loans.retain(|(other, _)| *other != core);
-        state.loans.push_back((core, loan));
-        self.call_one(shared, state, usize::MAX);
+        let unserved = on_behalf(|| {
+            let mut state = self.lock();
+            // An earlier one of this core is out of date.
+            state.loans.retain(|(other, _)| *other != core);
+            state.loans.push_back((core, loan));
+            self.call_one(shared, state, usize::MAX)
+        });
+        self.refuse(shared, unserved);
     }
 
     /// There is something to do: wakes somebody, or starts a thread if there are fewer than `limit`.
-    fn call_one(&self, shared: &Arc<Shared>, mut state: MutexGuard<'_, State>, limit: usize) {
+    fn call_one(&self, shared: &Arc<Shared>, mut state: MutexGuard<'_, State>, limit: usize) -> Option<Unserved> {
         if let Some((_, parker)) = state.idle.pop() {
             drop(state);
             parker.unpark();
+            None
         } else if state.job_threads() < limit && state.members.len() < self.most_threads(shared) {
             let number = state.reserve();
             drop(state);
-            self.start(shared, number);
+            self.start(shared, number)
         } else {
             // Whoever is done with its duty next comes for a core first.
             let jobs_wait = !state.jobs.is_empty();
@@ -255,6 +279,7 @@ impl Crew {
             if jobs_wait {
                 self.stall(shared);
             }
+            None
         }
     }
 
@@ -275,8 +300,7 @@ impl Crew {
 
     /// Starts some more threads if jobs wait. The monitor's to call.
     pub(crate) fn grow(&self, shared: &Arc<Shared>) {
-        // The next look does, if a lowered thread holds the lock and has no CPU.
-        let Some(mut state) = self.try_lock() else { return };
+        let mut state = self.lock();
         let room = self.most_running(&state).saturating_sub(state.job_threads());
         let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
         if state.jobs.is_empty() || room == 0 && state.idle.is_empty() {
@@ -290,7 +314,8 @@ impl Crew {
         let numbers: Vec<_> = (0..some).map(|_| state.reserve()).collect();
         drop(state);
         for number in numbers {
-            self.start(shared, number);
+            let unserved = self.start(shared, number);
+            self.refuse(shared, unserved);
         }
     }
 
@@ -307,16 +332,18 @@ impl Crew {
     /// Lets one more job run than usual, until none waits: no thread has come back for one for long, and those that run may wait
     /// for those that do not. The monitor's to call.
     pub(crate) fn relieve(&self, shared: &Arc<Shared>) {
-        let Some(mut state) = self.try_lock() else { return };
+        let mut state = self.lock();
         if state.jobs.is_empty() || state.closed || self.most_running(&state) >= self.articles.most_with_relief {
             return;
         }
         state.relief += 1;
         let limit = self.most_running(&state);
-        self.call_one(shared, state, limit);
+        let unserved = self.call_one(shared, state, limit);
+        self.refuse(shared, unserved);
     }
 
-    fn start(&self, shared: &Arc<Shared>, number: u64) {
+    /// Starts a thread. What is left to the caller if the OS refuses it: see [`Self::refuse`].
+    fn start(&self, shared: &Arc<Shared>, number: u64) -> Option<Unserved> {
         let kind = self.articles.kind;
         let name = format!("{}-{}{number}", self.articles.thread_name, kind.suffix());
         let mut thread = thread::Builder::new().name(name);
@@ -331,14 +358,15 @@ impl Crew {
                     Some(member) => member.handle = Some(handle),
                     None => state.retired.push(handle),
                 }
+                None
             }
-            Err(error) => self.refused(shared, number, &error),
+            Err(error) => Some(self.refused(shared, number, error)),
         }
     }
 
     /// The OS refused a thread. The others come to the jobs when they can; but if there are no others, nobody does.
     #[cold]
-    fn refused(&self, shared: &Arc<Shared>, number: u64, error: &std::io::Error) {
+    fn refused(&self, shared: &Arc<Shared>, number: u64, error: io::Error) -> Unserved {
         let mut state = self.lock();
         state.members.remove(&number);
         state.serving -= 1;
@@ -359,67 +387,42 @@ impl Crew {
         self.one_fewer.notify_all();
         // It may wait for the queue to be empty.
         shared.monitor.call();
+        Unserved { jobs: left, given_up, error }
+    }
+
+    /// Ends what no thread is sure to come to. With no lock held, and by the thread that called the crew: it runs destructors.
+    fn refuse(&self, shared: &Arc<Shared>, unserved: Option<Unserved>) {
+        let Some(Unserved { jobs, given_up, error }) = unserved else { return };
         // What a destructor spawns is this runtime's to take or to refuse.
         let _inside = context::Entered::new(shared.clone());
         drop(given_up);
-        for job in left {
+        for job in jobs {
             match self.articles.kind {
                 // Workers poll them, and they are preempted by nobody.
                 Kind::Lowered => shared.raise(job),
-                Kind::Blocking | Kind::Background => refuse(job, error),
+                Kind::Blocking | Kind::Background => refuse(job, &error),
             }
         }
     }
 
     /// A thread has started.
     fn started(&self, me: u64) {
-        if let Some(member) = self.lock().members.get_mut(&me) {
-            member.thread = Some(thread::current().id());
-            member.number = os::this_thread();
-        }
+        let (thread, number) = (thread::current().id(), os::this_thread());
+        on_behalf(|| {
+            if let Some(member) = self.lock().members.get_mut(&me) {
+                (member.thread, member.number) = (Some(thread), number);
+            }
+        });
     }
 
     /// Waits for something to do. None: the thread is to end.
     fn next(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
-        let mut state = self.lock();
-        state.doing(me, None);
         loop {
-            // Also when the runtime closes: what is queued on that core is to be dropped.
-            if let Some((core, loan)) = state.loans.pop_front() {
-                state.standing_in += 1;
-                if !state.jobs.is_empty() && !self.is_stalled() {
-                    // It was on its way to one of them.
-                    self.stall(shared);
-                }
-                return Some(Duty::StandIn(core, loan));
-            }
-            if state.running < self.most_running(&state)
-                && let Some(job) = state.jobs.pop_front()
-            {
-                self.publish(&state);
-                // Ordering: relaxed; a count.
-                self.begun.fetch_add(1, Relaxed);
-                if state.jobs.is_empty() {
-                    state.relief = 0;
-                }
-                state.doing(me, Some(Work::of(&job)));
-                if state.is_drained() {
-                    shared.monitor.call();
-                }
-                return Some(Duty::Job(job));
-            }
-            if let Some(job) = state.given_up.pop_front() {
-                state.doing(me, Some(Work::of(&job)));
-                return Some(Duty::Drop(job));
-            }
-            if state.closed {
-                // If jobs are left, as many threads as there may be are in one, and take these next.
-                state.serving -= 1;
-                return None;
-            }
-            let patience = if state.idle.is_empty() { LAST_STAYS } else { 1 };
-            state.idle.push((me, parker.clone()));
-            drop(state);
+            let patience = match on_behalf(|| self.take_duty(shared, me, parker)) {
+                Next::Duty(duty) => return Some(duty),
+                Next::End => return None,
+                Next::Wait { patience } => patience,
+            };
             let deadline = Instant::now().checked_add(self.articles.keep_alive.saturating_mul(patience));
             let called = match deadline {
                 Some(deadline) => parker.park_until(deadline),
@@ -428,24 +431,96 @@ impl Crew {
                     true
                 }
             };
-            state = self.lock();
             if !called {
-                if let Some(place) = state.idle.iter().position(|(number, _)| *number == me) {
-                    state.idle.remove(place);
-                    state.serving -= 1;
+                if on_behalf(|| self.give_up_waiting(me)) {
                     return None;
                 }
-                // Somebody has just called us.
-                drop(state);
+                // It has just been called.
                 parker.park();
-                state = self.lock();
             }
         }
     }
 
-    /// A thread has done its job, and somebody wants to know.
+    /// What a thread is to do next that is done with its duty. If there is nothing it is among the idle ones from now on.
+    fn take_duty(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Next {
+        let mut state = self.lock();
+        state.doing(me, None);
+        // Also when the runtime closes: what is queued on that core is to be dropped.
+        if let Some((core, loan)) = state.loans.pop_front() {
+            state.standing_in += 1;
+            if !state.jobs.is_empty() && !self.is_stalled() {
+                // It was on its way to one of them.
+                self.stall(shared);
+            }
+            return Next::Duty(Duty::StandIn(core, loan));
+        }
+        if state.running < self.most_running(&state)
+            && let Some(job) = state.jobs.pop_front()
+        {
+            self.begin(&mut state, me, &job);
+            if state.is_drained() {
+                shared.monitor.call();
+            }
+            return Next::Duty(Duty::Job(job));
+        }
+        if let Some(job) = state.given_up.pop_front() {
+            state.doing(me, Some(Work::of(&job)));
+            return Next::Duty(Duty::Drop(job));
+        }
+        if state.closed {
+            // If jobs are left, as many threads as there may be are in one, and take these next.
+            state.serving -= 1;
+            return Next::End;
+        }
+        self.publish(&state);
+        let patience = if state.idle.is_empty() { LAST_STAYS } else { 1 };
+        state.idle.push((me, parker.clone()));
+        Next::Wait { patience }
+    }
+
+    /// A thread has taken a job from the queue.
+    fn begin(&self, state: &mut State, me: u64, job: &Runnable) {
+        // Ordering: relaxed; a count.
+        self.begun.fetch_add(1, Relaxed);
+        if state.jobs.is_empty() {
+            state.relief = 0;
+        }
+        state.doing(me, Some(Work::of(job)));
+        self.publish(state);
+    }
+
+    /// A thread has done a job that goes to the back of the queue, and takes the first, in one visit: each costs a lowered thread
+    /// a call of the proxy. None if it is to look for its next duty as usual. The job comes back if none is accepted any more.
+    fn take_turns(&self, me: u64, again: Runnable) -> Result<Option<Runnable>, Runnable> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(again);
+        }
+        // No thread is called for it: this one takes a job, or is one too many.
+        state.jobs.push_back(again);
+        self.publish(&state);
+        if state.running > self.most_running(&state) {
+            return Ok(None);
+        }
+        let first = state.jobs.pop_front();
+        first.iter().for_each(|job| self.begin(&mut state, me, job));
+        Ok(first)
+    }
+
+    /// A thread has waited for long enough, and is to end. False if it was called at this moment.
+    fn give_up_waiting(&self, me: u64) -> bool {
+        let mut state = self.lock();
+        let place = state.idle.iter().position(|(number, _)| *number == me);
+        if let Some(place) = place {
+            state.idle.remove(place);
+            state.serving -= 1;
+        }
+        place.is_some()
+    }
+
+    /// A thread has done its job, and the detection of deadlocks or the end of the runtime needs to know.
     fn idle_again(&self, me: u64) {
-        self.lock().doing(me, None);
+        on_behalf(|| self.lock().doing(me, None));
     }
 
     /// A thread that has held a core is back.
@@ -455,12 +530,14 @@ impl Crew {
 
     /// A thread has nothing left to do.
     fn ended(&self, me: u64) {
-        let mut state = self.lock();
-        let handle = state.members.remove(&me).and_then(|member| member.handle);
-        state.retired.retain(|thread| !thread.is_finished());
-        state.retired.extend(handle);
-        drop(state);
-        self.one_fewer.notify_all();
+        on_behalf(|| {
+            let mut state = self.lock();
+            let handle = state.members.remove(&me).and_then(|member| member.handle);
+            state.retired.retain(|thread| !thread.is_finished());
+            state.retired.extend(handle);
+            drop(state);
+            self.one_fewer.notify_all();
+        });
     }
 
     /// The poll that goes on there, by the thread that has lent its core, goes on without one. Before the core is taken.
@@ -516,11 +593,10 @@ impl Crew {
         self.articles.kind.class()
     }
 
-    /// The threads that are in a job, as the OS calls them. Nothing if the lock is taken: a lowered thread may hold it for
-    /// long.
-    pub(crate) fn threads_in_jobs(&self) -> Option<Vec<i32>> {
-        let state = self.try_lock()?;
-        Some(state.members.values().filter(|member| member.doing.is_some()).map(|member| member.number).collect())
+    /// The threads that are in a job, as the OS calls them.
+    pub(crate) fn threads_in_jobs(&self) -> Vec<i32> {
+        let state = self.lock();
+        state.members.values().filter(|member| member.doing.is_some()).map(|member| member.number).collect()
     }
 
     /// Whether any job is queued or running.
@@ -580,42 +656,67 @@ impl Work {
 
 /// A thread of the crew.
 fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
-    let (crew, class) = (shared.crew_of(kind), kind.class());
-    if class == Class::Background
-        && let Err(error) = os::lower()
-    {
-        shared.lowering_refused(&error);
+    let crew = shared.crew_of(kind);
+    match kind.class() {
+        Class::Foreground => crew.serve(shared, me),
+        Class::Background => proxy::lowered(shared, &crew.articles, || crew.serve(shared, me)),
     }
-    let parker = Arc::new(Parker::new());
-    parker.bind();
-    crew.started(me);
-    let inside = context::Entered::new(shared.clone());
-    shared.hooks.thread_started();
-    while let Some(duty) = crew.next(shared, me, &parker) {
-        match duty {
-            Duty::Job(job) => {
-                if kind == Kind::Lowered {
-                    lowered::poll(shared, job);
-                    // What it drops now at the end of the runtime is not its task's.
-                    crew.idle_again(me);
-                    shared.leave_after_poll(|| ());
-                } else {
-                    let id = job.metadata().id;
-                    context::in_job(shared, id, class, || job.run());
+}
+
+impl Crew {
+    fn serve(&self, shared: &Arc<Shared>, me: u64) {
+        let (crew, kind, class) = (self, self.kind(), self.class());
+        let parker = Arc::new(Parker::new());
+        parker.bind();
+        crew.started(me);
+        let inside = context::Entered::new(shared.clone());
+        shared.hooks.thread_started();
+        while let Some(duty) = crew.next(shared, me, &parker) {
+            match duty {
+                Duty::Job(job) => {
+                    if kind == Kind::Lowered {
+                        crew.serve_polls(shared, me, job);
+                        if shared.gate.phase() != Phase::Open {
+                            // What it drops now is not its task's.
+                            crew.idle_again(me);
+                        }
+                        shared.leave_after_poll(|| ());
+                    } else {
+                        let id = job.metadata().id;
+                        context::in_job(shared, id, class, || job.run());
+                    }
+                    if shared.deadlocks.is_some() {
+                        crew.idle_again(me);
+                        shared.monitor.call();
+                    }
                 }
-                if shared.deadlocks.is_some() {
-                    crew.idle_again(me);
-                    shared.monitor.call();
+                Duty::Drop(job) => drop(job),
+                Duty::StandIn(core, loan) => {
+                    worker::stand_in(shared, core, loan);
+                    crew.stood_in();
                 }
             }
-            Duty::Drop(job) => drop(job),
-            Duty::StandIn(core, loan) => {
-                worker::stand_in(shared, core, loan);
-                crew.stood_in();
+        }
+        shared.hooks.thread_stopping();
+        drop(inside);
+        crew.ended(me);
+    }
+
+    /// Polls a task on this thread, which is a lowered one, and then others for as long as each goes to the back of the queue. The
+    /// caller owes [`Shared::leave_after_poll`].
+    ///
+    /// At the gate it is one poll: a thread that leaves there may have to wait for all tasks to be dropped, so it has none in its
+    /// hands.
+    fn serve_polls(&self, shared: &Arc<Shared>, me: u64, task: Runnable) {
+        shared.gate.join();
+        let mut next = Some(task);
+        while let Some(task) = next.take() {
+            let Some(again) = lowered::poll(shared, task) else { return };
+            match on_behalf(|| self.take_turns(me, again)) {
+                Ok(first) => next = first,
+                // With no lock held, and by this thread: it may run destructors.
+                Err(again) => shared.end_lowered(again),
             }
         }
     }
-    shared.hooks.thread_stopping();
-    drop(inside);
-    crew.ended(me);
 }

@@ -16,7 +16,7 @@ use crate::os::thread_time;
 use crate::runtime::{Phase, Shared, context};
 use crate::sched::{Pace, Settings};
 use crate::sites::{Expect, POLLS};
-use crate::task::{Class, Meta, Runnable, with_polled};
+use crate::task::{Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_host};
 use std::cell::Cell;
@@ -34,18 +34,21 @@ const PROBATION_OPERATIONS: u8 = 2;
 /// A poll that had a CPU for longer, in nanoseconds, would not have returned in time on a worker.
 const LONG_POLL: u64 = 3 * PROBATION;
 
-/// Polls a task on the calling thread, which is a lowered one. The caller owes [`Shared::leave_after_poll`].
-pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) {
-    shared.gate.join();
+/// Polls a task on the calling thread, which is a lowered one and has joined the gate. Returns the task if it is to be polled
+/// again: it was woken while it ran, and goes to the back of the queue.
+#[must_use = "the task is in no queue"]
+pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) -> Option<Runnable> {
     if shared.gate.phase() != Phase::Open {
-        return drop(task);
+        drop(task);
+        return None;
     }
     let site = task.metadata().may_be_lowered().then(|| POLLS.at(task.metadata().location()));
     if site.is_some_and(|site| site.expect() != Expect::Long || !shared.preempts_background()) {
-        return shared.send_back(task);
+        shared.send_back(task);
+        return None;
     }
     let began = thread_time();
-    poll_now(shared, task, site.is_some());
+    let again = poll_now(shared, task, site.is_some());
     let took = thread_time().zip(began).map(|(now, began)| now.saturating_sub(began));
     if let Some(took) = took {
         shared.meter.count_lowered(took);
@@ -53,9 +56,10 @@ pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) {
     if let (Some(site), Some(took)) = (site, took) {
         POLLS.learn(site, took > LONG_POLL);
     }
+    again
 }
 
-fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) {
+fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) -> Option<Runnable> {
     let (meta, now) = (task.metadata(), shared.now());
     meta.take_mark();
     let (id, is_paced) = (meta.id, meta.is_paced());
@@ -64,7 +68,8 @@ fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) {
     if is_paced {
         host.paced_since.set(Some(now));
     }
-    context::in_job(shared, id, Class::Background, || {
+    let again = context::Again::new(None);
+    context::in_lowered_poll(shared, id, &again, || {
         with_host(&host, || {
             if is_paced {
                 paced_poll_begins();
@@ -72,6 +77,7 @@ fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) {
             with_budget(operations, || task.run())
         })
     });
+    again.into_inner()
 }
 
 /// The host of one poll.

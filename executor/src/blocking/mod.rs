@@ -10,6 +10,7 @@ mod lowered;
 #[cfg(test)]
 mod models;
 mod place;
+mod proxy;
 mod spawn;
 
 pub use place::block_in_place;
@@ -18,4 +19,5 @@ pub use spawn::spawn_blocking;
 pub(crate) use crew::{Articles, Census, Crew, Kind, Left, Work};
 pub(crate) use lease::{Lease, Loan, Recall};
 pub(crate) use place::on_any_thread;
+pub(crate) use proxy::Proxy;
 pub(crate) use spawn::{spawn, spawn_on};

@@ -1,5 +1,6 @@
 //! Models of the hand-off of a core: every interleaving under loom, many real ones otherwise. See `crate::models`.
 
+use super::proxy::Service;
 use super::{Lease, Recall};
 use crate::parker::Parker;
 use crate::runtime::{Gate, Phase};
@@ -290,4 +291,65 @@ fn lowered_poll_against_shutdown() {
             "the worker was the last, and a poll is or was inside of which it knows nothing"
         );
     });
+}
+
+/// A lowered thread calls its proxy, which may be about to park: it is answered, and each side sees what the other did before.
+///
+/// Red if a call is pushed with less than a release, or taken with less than an acquire; if its end is told with less than a
+/// release, or seen with less than an acquire; and if the proxy is not woken.
+#[test]
+fn call_against_sleep_of_the_proxy() {
+    model(|| {
+        let (service, proxy, made) = start_proxy();
+        // On a thread of its own, here and below: in loom a late `unpark` would end a `join`.
+        let caller = thread::spawn(move || {
+            // As weak as they may be: that they are seen comes from the protocol.
+            let (question, answer) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            question.store(10, Relaxed);
+            let mut f = || {
+                answer.store(question.load(Relaxed) + 1, Relaxed);
+                made.store(1, Relaxed);
+            };
+            service.call(&mut f, || proxy.1.unpark());
+            assert_eq!(answer.load(Relaxed), 11);
+            // All of this may come before the proxy's `unpark`.
+            service.before_unpark();
+            proxy.0
+        });
+        caller.join().unwrap().join().unwrap();
+    });
+}
+
+/// A token that another thread has left for the user's code is there after a call, in which the thread parks.
+///
+/// Red if the call leaves none behind.
+#[test]
+fn call_against_a_token_of_the_users() {
+    model(|| {
+        let (service, proxy, made) = start_proxy();
+        let caller = thread::spawn(move || {
+            thread::current().unpark();
+            service.call(&mut || made.store(1, Relaxed), || proxy.1.unpark());
+            thread::park();
+            proxy.0
+        });
+        caller.join().unwrap().join().unwrap();
+    });
+}
+
+type ProxyThread = (thread::JoinHandle<()>, thread::Thread);
+
+/// A proxy that serves until a call has set the last of these.
+fn start_proxy() -> (Arc<Service>, ProxyThread, Arc<AtomicUsize>) {
+    let (service, made) = (Arc::new(Service::new()), Arc::new(AtomicUsize::new(0)));
+    let proxy = thread::spawn({
+        let (service, made) = (service.clone(), made.clone());
+        move || {
+            while made.load(Relaxed) == 0 {
+                assert!(service.serve(), "it was not told to end");
+            }
+        }
+    });
+    let wake = proxy.thread().clone();
+    (service, (proxy, wake), made)
 }

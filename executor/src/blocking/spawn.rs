@@ -100,7 +100,7 @@ where
     let (runnable, handle) = task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
     let kind = if class == Class::Background { Kind::Background } else { Kind::Blocking };
     // Dropping it tells the handle.
-    drop(shared.crew_of(kind).submit(shared, runnable, false));
+    drop(shared.crew_of(kind).submit(shared, runnable));
     handle
 }
 

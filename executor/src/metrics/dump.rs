@@ -9,6 +9,7 @@ use crate::registry::Visit;
 use crate::runtime::Shared;
 use crate::sched::Yielded;
 use crate::task::{Class, Id, Mark, Meta, Place};
+use giveway_io::driver::on_behalf;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -186,7 +187,7 @@ impl Shared {
         }
         let now = self.meter.now(self.now());
         // Room for all: a map that grows is copied, and that would be under the lock of a shard.
-        let mut tasks = HashMap::with_capacity(self.registry.len() + MOST);
+        let mut tasks = HashMap::with_capacity(on_behalf(|| self.registry.len()) + MOST);
         self.registry.for_each_patiently(|meta| match tasks.entry(meta.id) {
             Entry::Occupied(_) => Visit::Again,
             Entry::Vacant(place) => {
@@ -196,16 +197,18 @@ impl Shared {
         });
         let mut threads = 0;
         let mut found = Vec::new();
-        self.scheduler.injector.look_at(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
-        for core in self.scheduler.cores() {
-            core.look_at_inbox(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
-        }
-        self.scheduler.yielded.look_at(MOST, |yielded, since| match yielded {
-            Yielded::Task(task) => {
-                let waits = (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
-                found.push(TaskDump { waits, ..TaskDump::of(task.metadata(), self, now) });
+        on_behalf(|| {
+            self.scheduler.injector.look_at(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
+            for core in self.scheduler.cores() {
+                core.look_at_inbox(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
             }
-            Yielded::Thread(_) => threads += 1,
+            self.scheduler.yielded.look_at(MOST, |yielded, since| match yielded {
+                Yielded::Task(task) => {
+                    let waits = (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
+                    found.push(TaskDump { waits, ..TaskDump::of(task.metadata(), self, now) });
+                }
+                Yielded::Thread(_) => threads += 1,
+            });
         });
         tasks.extend(found.into_iter().map(|task| (task.id, task)));
 
@@ -222,7 +225,7 @@ impl Shared {
         }
         let mut unlisted = 0;
         for crew in self.crews() {
-            let (going_on, queued, more) = crew.look_at(MOST);
+            let (going_on, queued, more) = on_behalf(|| crew.look_at(MOST));
             let polls = crew.kind() == Kind::Lowered;
             unlisted += if polls { 0 } else { more };
             for work in going_on {

@@ -254,7 +254,7 @@ impl Builder {
     /// They need not, to give way to what is queued: whoever queues it interrupts two of them. The look finds what
     /// nobody was there to announce. Zero is at every yield point.
     ///
-    /// Ready sockets and due timers nobody announces: so at a quarter of this interval a yield point asks the kernel, if no
+    /// Ready sockets and due timers nobody announces: so at a tenth of this interval a yield point asks the kernel, if no
     /// worker has.
     ///
     /// # Examples

@@ -37,9 +37,14 @@ struct Place {
     away: *const Worker,
     // What runs here without a core: such a poll, or a blocking job.
     running: Option<(*const Shared, Id, Class)>,
+    // Of a poll on a lowered thread: where its task is left if it is to be polled again.
+    again: *const Again,
 }
 
-const NOWHERE: Place = Place { worker: ptr::null(), away: ptr::null(), running: None };
+/// Where the task of a poll is left that has been woken before the poll returned.
+pub(crate) type Again = Cell<Option<Runnable>>;
+
+const NOWHERE: Place = Place { worker: ptr::null(), away: ptr::null(), running: None, again: ptr::null() };
 
 /// Puts back the place that the thread had before.
 struct PutBack(Place);
@@ -82,7 +87,7 @@ pub(crate) fn away<R>(worker: &Worker, id: Id, class: Class, f: impl FnOnce() ->
         }
     }
     let running = Some((Arc::as_ptr(worker.shared()), id, class));
-    let back = Back(PLACE.replace(Place { worker: ptr::null(), away: worker, running }), Some(kept));
+    let back = Back(PLACE.replace(Place { away: worker, running, ..NOWHERE }), Some(kept));
     let result = f();
     drop(back);
     result
@@ -97,9 +102,32 @@ pub(crate) fn with_away<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 /// Runs `f`, a job on this thread.
 pub(crate) fn in_job<R>(shared: &Arc<Shared>, id: Id, class: Class, f: impl FnOnce() -> R) -> R {
     let running = Some((Arc::as_ptr(shared), id, class));
+    in_place(shared, Place { running, ..NOWHERE }, f)
+}
+
+/// Runs `f`, a poll of a background task on this thread, which is a lowered one. If the task is to be polled again it is left
+/// in `again`.
+pub(crate) fn in_lowered_poll<R>(shared: &Arc<Shared>, id: Id, again: &Again, f: impl FnOnce() -> R) -> R {
+    let running = Some((Arc::as_ptr(shared), id, Class::Background));
+    in_place(shared, Place { running, again, ..NOWHERE }, f)
+}
+
+/// Leaves a task, whose poll has just returned on this thread and which is to be polled again, to the lowered thread that has
+/// polled it. Gives it back if this is none.
+pub(crate) fn leave_again(runnable: Runnable) -> Option<Runnable> {
+    // SAFETY: null, or the cell that `in_lowered_poll` borrows further up this very stack: `PutBack` takes the pointer out before
+    // the borrow ends.
+    match unsafe { PLACE.get().again.as_ref() } {
+        None => Some(runnable),
+        // There is none before: a poll leaves one task, its own.
+        Some(again) => again.replace(Some(runnable)),
+    }
+}
+
+fn in_place<R>(shared: &Arc<Shared>, place: Place, f: impl FnOnce() -> R) -> R {
     // Dropped last: what the job leaves behind is put back first.
     let _come_back = ComeBack;
-    let _put_back = PutBack(PLACE.replace(Place { running, ..NOWHERE }));
+    let _put_back = PutBack(PLACE.replace(place));
     let _inside = Entered::new(shared.clone());
     f()
 }

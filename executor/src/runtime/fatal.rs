@@ -10,6 +10,7 @@
 use super::{Phase, Shared};
 use crate::parker::Parker;
 use crate::task::{Meta, panic_message};
+use giveway_io::driver::on_behalf;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,10 +50,11 @@ impl Shared {
             Some(message) => format!("{meta}, panicked with message {message:?}"),
             None => format!("{meta}, panicked"),
         };
-        let mut state = fatal.lock();
-        state.panic.get_or_insert_with(|| (text.into(), Instant::now()));
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
+        let waiting = on_behalf(|| {
+            let mut state = fatal.lock();
+            state.panic.get_or_insert_with(|| (text.into(), Instant::now()));
+            std::mem::take(&mut state.waiting)
+        });
         waiting.iter().for_each(|parker| parker.unpark());
     }
 }
@@ -71,11 +73,11 @@ impl<'a> Waiter<'a> {
     /// What to say of a future that still waits, if nothing is left of the runtime that could wake it. To be asked before a
     /// poll: what the poll then finds missing stays missing.
     pub(crate) fn verdict(&self) -> Option<Arc<str>> {
-        let (text, since) = self.fatal.lock().panic.clone()?;
+        let (text, since) = on_behalf(|| self.fatal.lock().panic.clone())?;
         // Ordering: the acquire in `Gate::phase` is the partner of the release in `Gate::terminate`, and the locks of the
         // crews do the same for jobs: the poll that follows sees every result.
         let ended = self.shared.gate.phase() == Phase::Terminated
-            && self.shared.crews().iter().all(|crew| crew.is_drained() && !crew.has_jobs());
+            && on_behalf(|| self.shared.crews().iter().all(|crew| crew.is_drained() && !crew.has_jobs()));
         (ended || since.elapsed() >= GRACE).then(|| {
             format!(
                 "the runtime was shut down because a task has panicked (`PanicPolicy::Shutdown`), and the future of `block_on` \
@@ -87,15 +89,18 @@ impl<'a> Waiter<'a> {
 
     /// Parks as `park` does until a panic ends the runtime, and after that until the future is woken or there is a verdict.
     pub(crate) fn park<R: Default>(&self, parker: &Arc<Parker>, park: impl FnOnce() -> R) -> R {
-        let mut state = self.fatal.lock();
-        if state.panic.is_none() {
-            state.waiting.push(parker.clone());
-            drop(state);
+        let waits = on_behalf(|| {
+            let mut state = self.fatal.lock();
+            if state.panic.is_none() {
+                state.waiting.push(parker.clone());
+            }
+            state.panic.is_none()
+        });
+        if waits {
             let parked = park();
-            self.fatal.lock().waiting.retain(|other| !Arc::ptr_eq(other, parker));
+            on_behalf(|| self.fatal.lock().waiting.retain(|other| !Arc::ptr_eq(other, parker)));
             return parked;
         }
-        drop(state);
         while !parker.take_token() && self.verdict().is_none() {
             if parker.park_until(Instant::now() + LOOK_EVERY) {
                 break;

@@ -7,6 +7,7 @@ use crate::deadlock::ExpectedWake;
 use crate::metrics::{Dump, Metrics};
 use crate::task::{Class, JoinHandle};
 use futures_task::{FutureObj, SpawnError};
+use giveway_io::driver::on_behalf;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -250,7 +251,7 @@ impl Handle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn metrics(&self) -> Metrics {
-        self.shared.metrics()
+        on_behalf(|| self.shared.metrics())
     }
 
     /// What the tasks of the runtime are doing at this moment; see [`Dump`].

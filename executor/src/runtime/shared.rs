@@ -1,7 +1,7 @@
 //! What the threads of one runtime share.
 
 use super::{Fatal, Gate, Hooks, Phase, context, drop_injected};
-use crate::blocking::{Articles, Crew, Kind, Lease, Loan, Recall, Work};
+use crate::blocking::{Articles, Crew, Kind, Lease, Loan, Proxy, Recall, Work};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::metrics::Meter;
@@ -13,7 +13,7 @@ use crate::sched::{Local, Scheduler, Settings, Yielded};
 use crate::task::{Class, Id, Mark, Meta, Runnable};
 use crate::worker::Door;
 use crossbeam_utils::CachePadded;
-use giveway_io::driver::{Birth, Reactor};
+use giveway_io::driver::{Birth, Reactor, on_behalf};
 use std::io;
 use std::panic::Location;
 use std::ptr;
@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) preempts_background: bool,
     // The OS has refused to lower a thread.
     lowering_refused: AtomicBool,
+    /// Takes locks on behalf of lowered threads.
+    pub(crate) proxy: Proxy,
     // The private halves of the cores: each belongs to whoever holds the core.
     locals: Box<[CachePadded<Private>]>,
     /// If deadlocks are looked for.
@@ -126,16 +128,16 @@ impl Post {
     }
 
     #[inline]
-    pub(crate) fn begin(&self, meta: &Meta) {
+    pub(crate) fn begin(&self, meta: &Meta, background: bool) {
         // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
-        let background = if meta.may_be_lowered() { LEARNS | 1 } else { u64::from(meta.is_background()) };
-        self.running.store(meta.id.get() << 1 | background, Relaxed);
+        let class = if background && meta.may_be_lowered() { LEARNS | 1 } else { u64::from(background) };
+        self.running.store(meta.id.get() << 1 | class, Relaxed);
         self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
     }
 
     /// The worker drops a task at the end of the runtime.
     pub(crate) fn begin_drop(&self, meta: &Meta) {
-        self.begin(meta);
+        self.begin(meta, meta.is_background());
         self.running.store(self.running.load(Relaxed) | DROPPED, Relaxed);
     }
 
@@ -324,6 +326,7 @@ impl Shared {
             lowered_crew: Crew::new(of_kind(Kind::Lowered)),
             preempts_background: true,
             lowering_refused: AtomicBool::new(false),
+            proxy: Proxy::default(),
             crew: Crew::new(articles),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
             deadlocks: None,
@@ -371,10 +374,8 @@ impl Shared {
     }
 
     /// Queues a task that is polled on lowered threads.
-    ///
-    /// `again`: its poll has just returned on the calling thread.
     #[cold]
-    pub(crate) fn push_lowered(self: &Arc<Self>, runnable: Runnable, again: bool) {
+    pub(crate) fn push_lowered(self: &Arc<Self>, runnable: Runnable) {
         if let Some(number) = runnable.metadata().mark().number() {
             // It is not timed. Its entry is for others.
             self.meter.stamps.take(number);
@@ -384,7 +385,7 @@ impl Shared {
             // The child of a fork has none of the threads, and is to start none.
             return self.inject(runnable);
         }
-        if let Err(runnable) = self.lowered_crew.submit(self, runnable, again) {
+        if let Err(runnable) = self.lowered_crew.submit(self, runnable) {
             self.end_lowered(runnable);
         }
     }
@@ -423,7 +424,7 @@ impl Shared {
         }
         let post = &self.posts[core];
         if post.recall.is_wanted() && !self.is_spare(core) {
-            post.home.unpark();
+            on_behalf(|| post.home.unpark());
         } else {
             self.crew.send_stand_in(self, core, loan);
         }
@@ -478,6 +479,14 @@ impl Shared {
         self.workers
     }
 
+    /// Whether other threads of the runtime than workers want the CPUs: lowered ones, or polls that hold a core and have company.
+    #[inline]
+    pub(crate) fn has_threads_beside_workers(&self) -> bool {
+        self.scheduler.cores().len() > self.workers
+            || self.lowered_crew.is_at_work()
+            || self.background_crew.is_at_work()
+    }
+
     /// Whether a core is a spare one.
     pub(crate) fn is_spare(&self, core: usize) -> bool {
         core >= self.workers
@@ -522,7 +531,7 @@ impl Shared {
     /// Queues a new task that is polled on lowered threads.
     pub(crate) fn submit_lowered(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
-            self.push_lowered(runnable, false);
+            self.push_lowered(runnable);
         } else {
             drop(runnable);
         }
@@ -545,15 +554,17 @@ impl Shared {
         if runnable.metadata().is_background() && self.scheduler.defers_background() {
             return self.push_background(runnable);
         }
-        self.scheduler.injector.push(runnable);
-        self.unpark(self.scheduler.announce());
+        on_behalf(|| {
+            self.scheduler.injector.push(runnable);
+            self.unpark(self.scheduler.announce());
+        });
     }
 
     /// Queues a pinned task for its worker.
     pub(crate) fn push_pinned(&self, worker: usize, runnable: Runnable) {
         context::with_worker(|current| match current {
             Some(current) if current.belongs_to(self) && current.is_home_of(worker) => current.push_pinned(runnable),
-            _ => self.unpark(self.scheduler.push_pinned(worker, runnable)),
+            _ => on_behalf(|| self.unpark(self.scheduler.push_pinned(worker, runnable))),
         });
         if self.gate.phase() != Phase::Open {
             // The worker may be in `Worker::drop_pinned`, which is where it is to be dropped.
@@ -581,8 +592,10 @@ impl Shared {
             Yielded::Task(task) => self.meter.gives_way(task.metadata()),
             Yielded::Thread(_) => self.meter.thread_gives_way(|| self.now()),
         };
-        self.scheduler.push_yielded_task(yielded, since, || self.now());
-        self.unpark(self.scheduler.announce_yielded());
+        on_behalf(|| {
+            self.scheduler.push_yielded_task(yielded, since, || self.now());
+            self.unpark(self.scheduler.announce_yielded());
+        });
     }
 
     /// Unparks the worker that a scheduling decision named.

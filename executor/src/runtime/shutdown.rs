@@ -1,9 +1,11 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file.
 
-use super::{Shared, ShutdownReport, context, waiting};
+use super::{Post, Shared, ShutdownReport, context, waiting};
+use crate::blocking::Loan;
 use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::Meta;
+use giveway_io::driver::on_behalf;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -153,11 +155,21 @@ impl Shared {
     pub(crate) fn close(self: &Arc<Self>) {
         // Before the gate: who sees that closed finds that jobs are refused.
         // So are polls on lowered threads; those that wait are for the workers to end, which may be gone once it is closed.
-        for task in self.crews().iter().flat_map(|crew| crew.close()) {
+        let polls = || self.crews().iter().flat_map(|crew| crew.close()).collect::<Vec<_>>();
+        // These, and what is offered below, may run destructors: by this thread, whichever it is.
+        for task in on_behalf(polls) {
             self.end_lowered(task);
         }
+        for (core, loan) in on_behalf(|| self.close_gate()) {
+            self.offer(core, loan);
+        }
+    }
+
+    /// Closes the gate, and wakes everybody. The cores that are on loan: a call may be waiting for what is queued behind it to be
+    /// dropped.
+    fn close_gate(&self) -> Vec<(usize, Loan)> {
         if !self.gate.close() {
-            return;
+            return Vec::new();
         }
         // Ordering: SeqCst fence, partner of the one in `Worker::leave_core`: either we see the loan below, or the lender sees
         // that the gate is closed.
@@ -167,12 +179,8 @@ impl Shared {
         self.wake_all_workers();
         self.posts.iter().for_each(|post| post.home.unpark());
         self.monitor.call();
-        // A call may be waiting for what is queued behind it to be dropped.
-        for (core, post) in self.posts.iter().enumerate() {
-            if let Some(loan) = post.lease.on_loan() {
-                self.offer(core, loan);
-            }
-        }
+        let on_loan = |(core, post): (usize, &Post)| Some((core, post.lease.on_loan()?));
+        self.posts.iter().map(|post| &**post).enumerate().filter_map(on_loan).collect()
     }
 
     /// A poll has returned that had lost its core. The thread is done with its task. `drop_own` drops what nobody else may.
@@ -236,6 +244,9 @@ pub(crate) fn and_join(shared: &Arc<Shared>, threads: Threads) {
         let _panicked = thread.join();
     }
     for thread in shared.crews().iter().flat_map(|crew| crew.take_handles()) {
+        let _panicked = thread.join();
+    }
+    for thread in shared.proxy.take_handles() {
         let _panicked = thread.join();
     }
 }

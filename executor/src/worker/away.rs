@@ -94,7 +94,7 @@ impl Worker {
         let loan = self.post().lease.lend();
         self.hold.set(Hold::Lent(loan));
         self.offered.set(false);
-        // Ordering: SeqCst fence, partner of the one in `Shared::close`.
+        // Ordering: SeqCst fence, partner of the one in `Shared::close_gate`.
         fence(SeqCst);
         if self.shared.gate.phase() != Phase::Open {
             // What is queued here is to be dropped, and the call may wait for that.

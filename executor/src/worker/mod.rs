@@ -155,7 +155,9 @@ fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
     if runnable.metadata().is_lowered() {
         // Its mark is of the poll that has ended, and no number.
         runnable.metadata().set_mark(Mark::QUEUED);
-        return shared.push_lowered(runnable, info.woken_while_running);
+        // The thread that has just polled it queues it on its next visit there.
+        let elsewhere = if info.woken_while_running { context::leave_again(runnable) } else { Some(runnable) };
+        return elsewhere.into_iter().for_each(|runnable| shared.push_lowered(runnable));
     }
     shared.meter.queued_from_outside(runnable.metadata(), || shared.now());
     let gives_way = |away: &Worker| away.belongs_to(&shared) && away.left_asked.get() > 0;
@@ -301,7 +303,7 @@ impl Worker {
             // Only the task that ran here last comes this way, right after its poll.
             self.schedule_again(runnable);
         } else if runnable.metadata().is_background() && runnable.metadata().is_lowered() {
-            self.shared.push_lowered(runnable, false);
+            self.shared.push_lowered(runnable);
         } else if runnable.metadata().is_background() && scheduler.defers_background() {
             self.shared.push_background(runnable);
         } else {
@@ -369,6 +371,9 @@ impl Worker {
     #[inline]
     fn schedule_again(&self, runnable: Runnable) {
         let scheduler = &self.shared.scheduler;
+        // Its poll is over, and what is queued below is announced before the next one. Said first: to the monitor work that is queued
+        // in a poll, beside an idle worker, is a lost wake-up.
+        self.post().end();
         let way = match self.core().manners().asked() {
             Some(way) => {
                 Tally::count(&self.tally().yields_taken);

@@ -47,7 +47,7 @@ impl Worker {
                 return found;
             }
             // With something to resume there is no use in waiting for something better.
-            if scheduler.yielded.is_empty() && self.linger.pays() {
+            if scheduler.yielded.is_empty() && self.linger.pays() && !self.shared.has_threads_beside_workers() {
                 self.stay_awake();
             }
         }
@@ -89,8 +89,8 @@ impl Worker {
         }
         // Some hundred microseconds: a look is half of one.
         match alone.max(busy_for) / interval.max(1) {
-            ..4 => polls = (polls * 2).min(INJECTOR_TICK),
-            late @ 13.. => polls = (u64::from(polls) * 8 / late).max(1) as u32,
+            ..10 => polls = (polls * 2).min(INJECTOR_TICK),
+            late @ 33.. => polls = (u64::from(polls) * 20 / late).max(1) as u32,
             _ => {}
         }
         self.polls_a_look.set(polls);
@@ -116,6 +116,9 @@ impl Worker {
     }
 
     /// Stays awake a little longer, so that work which comes now needs no system call to be noticed.
+    ///
+    /// Not beside a lowered thread, nor beside a poll that does not return: the kernel would go on with that one, until its next
+    /// tick, when this thread offers its CPU. A thread that sleeps preempts it when it is woken.
     fn stay_awake(&self) {
         for _ in 0..LINGER_SPINS {
             if self.shared.scheduler.idle.counts().searching() > 1 {

@@ -67,7 +67,7 @@ impl Worker {
         if task.metadata().is_background() {
             self.poll_background(task, source);
         } else {
-            self.poll_here(task, source);
+            self.poll_here(task, source, false);
         }
     }
 
@@ -79,12 +79,12 @@ impl Worker {
         // One that was aborted ends at once; and in the child of a fork there are no other threads.
         let elsewhere = || meta.is_aborted() || shared.birth.is_elsewhere();
         if !meta.may_be_lowered() || !shared.preempts_background() || elsewhere() {
-            return self.poll_here(task, source);
+            return self.poll_apart(task, source);
         }
         let site = POLLS.at(meta.location());
         match site.expect() {
             Expect::Short => {
-                self.poll_here(task, source);
+                self.poll_apart(task, source);
                 if self.hold.get() == Hold::Core && shared.scheduler.polite.unanswered_for(self.index) > LATE {
                     // Or its thread had no CPU. The next ones are watched, which tells.
                     POLLS.doubt(site);
@@ -95,12 +95,12 @@ impl Worker {
                 // As before a poll: this may take long, too.
                 shared.unpark(shared.scheduler.before_poll(self.core()));
                 meta.set_lowered(true);
-                shared.push_lowered(task, false);
+                shared.push_lowered(task);
             }
             Expect::Long | Expect::Unknown => {
                 self.post().begin_unproven(self.core().tick());
                 shared.monitor.watch_closely();
-                self.poll_here(task, source);
+                self.poll_apart(task, source);
                 self.post().end_unproven();
                 // If it was long, the monitor has said so by now.
                 if self.hold.get() == Hold::Core && site.expect() == Expect::Unknown {
@@ -110,11 +110,17 @@ impl Worker {
         }
     }
 
-    #[inline]
-    fn poll_here(&self, task: Runnable, source: Source) {
+    /// [`Self::poll_here`] of a background task. A copy apart: that of foreground tasks is a part of the loop.
+    #[inline(never)]
+    fn poll_apart(&self, task: Runnable, source: Source) {
+        self.poll_here(task, source, true);
+    }
+
+    #[inline(always)]
+    fn poll_here(&self, task: Runnable, source: Source, background: bool) {
         self.shared.unpark(self.shared.scheduler.before_poll(self.core()));
         match task.metadata().take_mark() {
-            Mark::QUEUED => self.poll_now(task, source, false),
+            Mark::QUEUED => self.poll_now(task, source, background, false),
             mark => self.poll_marked(task, source, mark),
         }
     }
@@ -123,7 +129,8 @@ impl Worker {
     #[inline(never)]
     fn poll_marked(&self, task: Runnable, source: Source, mark: Mark) {
         let began = mark.number().map(|number| self.begin_timed(task.metadata(), mark, number, source));
-        self.poll_now(task, source, mark.is_swapped());
+        let background = task.metadata().is_background();
+        self.poll_now(task, source, background, mark.is_swapped());
         if let Some(began) = began
             && self.hold.get() == Hold::Core
         {
@@ -138,20 +145,20 @@ impl Worker {
 
     /// `swapped`: the task changed places with another when it was polled last.
     #[inline(always)]
-    fn poll_now(&self, task: Runnable, source: Source, swapped: bool) {
+    fn poll_now(&self, task: Runnable, source: Source, background: bool, swapped: bool) {
         let (scheduler, post, meta) = (&self.shared.scheduler, self.post(), task.metadata());
         self.core().manners().set_pinned(meta.is_pinned());
-        scheduler.begin_poll(self.core(), source, meta.is_background(), swapped);
+        scheduler.begin_poll(self.core(), source, background, swapped);
         if meta.is_pinned() {
             // A guard that it holds across an await, which only a task that stays on its thread can.
             context::come_back_to_entered(Some(meta.id));
         }
-        post.begin(meta);
+        post.begin(meta, background);
         post.count_poll();
         if meta.is_paced() {
             self.begin_paced();
         }
-        let rationed = meta.is_background() && self.shared.reactor.has_anything_for(self.index());
+        let rationed = background && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
             Source::Slot => {
                 post.count_hand_off();

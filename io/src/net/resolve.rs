@@ -7,6 +7,7 @@
 use super::addr::Addrs;
 use crate::current;
 use crate::fork::{self, Birth, PerProcess};
+use crate::proxy::on_behalf;
 use crate::reactor::{Reactor, wake_all};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -99,18 +100,17 @@ impl Future for LookUp {
         }
         // Cloned before the lock is taken, and the old one dropped after it is released: both are the user's code.
         let mut waker = Some(cx.waker().clone());
-        let mut slot = lock(&self.slot);
-        match slot.answer.take() {
-            Some(answer) => {
-                drop(slot);
-                Poll::Ready(answer.map(Addrs::many))
-            }
-            None => {
+        let answer = on_behalf(|| {
+            let mut slot = lock(&self.slot);
+            let answer = slot.answer.take();
+            if answer.is_none() {
                 std::mem::swap(&mut slot.waker, &mut waker);
-                drop(slot);
-                drop(waker);
-                Poll::Pending
             }
+            answer
+        });
+        match answer {
+            Some(answer) => Poll::Ready(answer.map(Addrs::many)),
+            None => Poll::Pending,
         }
     }
 }
@@ -120,9 +120,10 @@ impl Drop for LookUp {
         // In the child of a fork a thread that is not there may hold the lock.
         if !self.birth.is_elsewhere() {
             // Here, not on the thread that comes to the job: it is the user's code.
-            let mut slot = lock(&self.slot);
-            let left = (slot.waker.take(), slot.awaited.take());
-            drop(slot);
+            let left = on_behalf(|| {
+                let mut slot = lock(&self.slot);
+                (slot.waker.take(), slot.awaited.take())
+            });
             drop(left);
         }
     }
@@ -174,22 +175,26 @@ struct Line {
 static LINE: PerProcess<Mutex<Line>> = PerProcess::new();
 
 fn submit(job: Job) {
-    let mut line = lock(LINE.get());
-    line.jobs.push_back(job);
-    if line.threads == THREADS {
-        return;
-    }
-    line.threads += 1;
-    let Err(error) = std::thread::Builder::new().name("giveway-resolve".into()).spawn(work) else { return };
-    line.threads -= 1;
-    if line.threads == 0 {
-        // No thread to be had, and none that would come to it.
-        let refused = std::mem::take(&mut line.jobs);
-        drop(line);
+    // A thread that is started here is for everybody, and inherits the priority of the thread that starts it.
+    if let Err((refused, error)) = on_behalf(|| queue(job)) {
         for job in refused {
             job.answer(Err(io::Error::new(error.kind(), format!("no thread to look up a name: {error}"))));
         }
     }
+}
+
+/// Queues a job, and starts a thread if there may be one more. Gives back all jobs if there is no thread to be had, and none
+/// that would come to them.
+fn queue(job: Job) -> Result<(), (VecDeque<Job>, io::Error)> {
+    let mut line = lock(LINE.get());
+    line.jobs.push_back(job);
+    if line.threads == THREADS {
+        return Ok(());
+    }
+    line.threads += 1;
+    let Err(error) = std::thread::Builder::new().name("giveway-resolve".into()).spawn(work) else { return Ok(()) };
+    line.threads -= 1;
+    if line.threads == 0 { Err((std::mem::take(&mut line.jobs), error)) } else { Ok(()) }
 }
 
 fn work() {

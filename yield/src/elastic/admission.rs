@@ -43,6 +43,14 @@ pub trait Machine: Send + Sync {
     ///
     /// An alarm that has been set must go off when the executor ends. See [`Admission`].
     fn set_alarm(&self, at: u64, alarm: &Waker) -> bool;
+
+    /// Calls `f` once, on this thread or on another, and returns after that. `f` takes the lock of the admission.
+    ///
+    /// For an executor with threads of low priority: one that the OS stops while it holds the lock keeps all paced tasks waiting.
+    /// See [`Admission`].
+    fn on_behalf(&self, f: &mut (dyn FnMut() + Send)) {
+        f();
+    }
 }
 
 /// The admission of one executor. Its [pacers](super::Pacer) find it through [`Host::paced`](crate::host::Host::paced).
@@ -70,6 +78,10 @@ pub trait Machine: Send + Sync {
 ///     }
 ///     fn set_alarm(&self, _at: u64, _alarm: &Waker) -> bool {
 ///         false
+///     }
+///     // Only if there are threads of low priority:
+///     fn on_behalf(&self, f: &mut (dyn FnMut() + Send)) {
+///         f();
 ///     }
 /// }
 ///
@@ -133,7 +145,7 @@ impl Admission {
     ///
     /// See [above](Self).
     pub fn limit(&self) -> f64 {
-        self.lock().limit
+        self.locked(|| self.lock().limit)
     }
 
     /// What the clock of its machine says.
@@ -146,34 +158,36 @@ impl Admission {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls `f`, which takes the lock, as the executor would have it called.
+    fn locked<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        let (mut f, mut result) = (Some(f), None);
+        self.machine.on_behalf(&mut || result = f.take().map(|f| f()));
+        result.expect("an executor calls what it is given")
+    }
+
     /// Lets the controller take its step, if it is due.
     pub(super) fn advance(self: &Arc<Self>, now: u64) {
-        let state = self.step(now);
-        self.settle(state, now);
+        self.change(now, |_| ());
     }
 
     /// Pays for what was used beyond the last slice, and asks for another. None if it is granted at once.
     pub(super) fn ask(self: &Arc<Self>, now: u64, overrun: u64, slice: u64, waker: &Waker) -> Option<Waiting> {
-        let waker = waker.clone();
-        let mut state = self.step(now);
-        state.bucket.charge(overrun);
-        let granted = state.closed || state.line.first().is_none() && state.bucket.take(slice);
-        if granted {
-            self.settle(state, now);
-            return None;
-        }
-        state.waited = true;
-        let number = state.line.join(slice, waker);
-        self.settle(state, now);
-        Some(Waiting { admission: self.clone(), number })
+        let mut waker = Some(waker.clone());
+        let number = self.change(now, |state| {
+            state.bucket.charge(overrun);
+            let granted = state.closed || state.line.first().is_none() && state.bucket.take(slice);
+            if granted {
+                return None;
+            }
+            state.waited = true;
+            waker.take().map(|waker| state.line.join(slice, waker))
+        });
+        number.map(|number| Waiting { admission: self.clone(), number })
     }
 
     /// Takes back what has not been used of a slice since then.
     pub(super) fn give_back(self: &Arc<Self>, rest: u64, unused_since: u64) {
-        let now = self.now();
-        let mut state = self.step(now);
-        state.bucket.give_back(rest, unused_since);
-        self.settle(state, now);
+        self.change(self.now(), |state| state.bucket.give_back(rest, unused_since));
     }
 
     /// The state as of now.
@@ -190,12 +204,14 @@ impl Admission {
         state
     }
 
-    /// Serves whom it can, sees to it that the others are served, and lets go of the lock.
-    fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: u64) {
-        let served = state.serve();
-        let alarm = state.next_alarm(now);
-        drop(state);
-        // Two threads may set it in another order than they have thought of it. Then it is a step late, at most; and whoever
+    /// Changes the state as of now by `f`. Then serves all that it can, and sees to it that the others are served.
+    fn change<R: Send>(self: &Arc<Self>, now: u64, f: impl FnOnce(&mut State) -> R + Send) -> R {
+        let (result, served, alarm) = self.locked(|| {
+            let mut state = self.step(now);
+            let result = f(&mut state);
+            (result, state.serve(), state.next_alarm(now))
+        });
+        // Two threads may set it in another order than they have thought of it. Then it is a step late, at most; and the thread that
         // sets an alarm has it go off, and thinks again.
         if let Some(at) = alarm
             && !self.machine.set_alarm(at, &Waker::from(self.clone()))
@@ -203,14 +219,16 @@ impl Admission {
             self.close();
         }
         wake_all(served);
+        result
     }
 
     /// The executor has ended: nobody has to wait any more.
     fn close(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        let served = state.serve();
-        drop(state);
+        let served = self.locked(|| {
+            let mut state = self.lock();
+            state.closed = true;
+            state.serve()
+        });
         wake_all(served);
     }
 }
@@ -261,10 +279,7 @@ impl Wake for Admission {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let now = self.now();
-        let mut state = self.step(now);
-        state.alarm = None;
-        self.settle(state, now);
+        self.change(self.now(), |state| state.alarm = None);
     }
 }
 
@@ -310,14 +325,19 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Ready when the slice is there: then it is the caller's.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<()> {
-        let waker = waker.clone();
-        let told = self.admission.lock().line.tell(self.number, waker);
+        let (admission, waker) = (&self.admission, waker.clone());
+        let told = admission.locked(|| {
+            let mut state = admission.lock();
+            let told = state.line.tell(self.number, waker);
+            if told.is_err() {
+                state.line.leave(self.number);
+            }
+            told
+        });
+        // Either has a waker that is dropped here, without the lock.
         match told {
             Ok(_not_any_more) => Poll::Pending,
-            Err(_unneeded) => {
-                self.admission.lock().line.leave(self.number);
-                Poll::Ready(())
-            }
+            Err(_unneeded) => Poll::Ready(()),
         }
     }
 
@@ -328,7 +348,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let left = self.admission.lock().line.leave(self.number);
+        let left = self.admission.locked(|| self.admission.lock().line.leave(self.number));
         match left {
             Some(Left::Served(slice)) => self.admission.give_back(slice, u64::MAX),
             // Whoever is next may be served the sooner: if it is the first now, the alarm is early enough for it.

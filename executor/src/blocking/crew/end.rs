@@ -62,7 +62,8 @@ impl Crew {
         // It may wait for the queue to be empty.
         shared.monitor.call();
         if let Some(number) = one_more {
-            self.start(shared, number);
+            let unserved = self.start(shared, number);
+            self.refuse(shared, unserved);
         }
         left
     }
