@@ -275,10 +275,10 @@ fn watch(shared: &Arc<Shared>) {
             quiet_since = None;
             let slots = polls.look(shared, now);
             alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
-            spares.look(shared, polls.held());
+            spares.look(shared, |core| polls.holds(core));
             shares.look(shared, now);
         } else if spares.any_out() || shares.any() {
-            spares.look(shared, 0);
+            spares.look(shared, |_| false);
             shares.look(shared, now);
         } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
             polls.all_over(shared, now);

@@ -38,8 +38,6 @@ const QUICK_LOOKS: u32 = 4;
 pub(super) struct Polls {
     // By core, spare ones included.
     seen: Vec<Seen>,
-    // How many polls hold their core, having been asked to return: at the last look.
-    held: usize,
     // When the next look is due for the sake of a poll, if one is.
     look_again_after: Option<Duration>,
     reports: Reports,
@@ -62,6 +60,8 @@ struct Seen {
     // It was asked to return and did not, though it had a CPU, as far as the OS tells. Up to its end it has a spare worker
     // beside it.
     deaf: bool,
+    // It is deaf, and held its core at the last look.
+    holds: bool,
     // How long its thread had waited for a CPU when it was seen the second time.
     starved: Option<Duration>,
     // What there will be to report of it.
@@ -79,6 +79,7 @@ impl Seen {
             had_cpu: None,
             looks: 0,
             deaf: false,
+            holds: false,
             starved: None,
             report: None,
         }
@@ -90,15 +91,14 @@ impl Polls {
         let now = Instant::now();
         Self {
             seen: (0..cores).map(|_| Seen::new(0, None, now)).collect(),
-            held: 0,
             look_again_after: None,
             reports: Reports::default(),
         }
     }
 
-    /// How many polls were asked to return, and hold their core all the same.
-    pub(super) fn held(&self) -> usize {
-        self.held
+    /// Whether the poll that a core was in at the last look had been asked to return, and held the core all the same.
+    pub(super) fn holds(&self, core: usize) -> bool {
+        self.seen[core].holds
     }
 
     /// How long the next look may wait, if a poll wants one.
@@ -115,7 +115,7 @@ impl Polls {
     /// have had their time to return. Whether any slot is full.
     pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) -> bool {
         let (mut stuck, mut slot_stuck, mut any_full) = (false, false, false);
-        (self.held, self.look_again_after) = (0, None);
+        self.look_again_after = None;
         for (index, core) in shared.scheduler.cores().iter().enumerate() {
             let post = &shared.posts[index];
             let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), post.is_running());
@@ -139,10 +139,13 @@ impl Polls {
                 (stuck, slot_stuck) = (true, slot_stuck || full);
             }
             match loan {
-                Some(loan) => shared.offer(index, loan),
+                Some(loan) => {
+                    self.seen[index].holds = false;
+                    shared.offer(index, loan);
+                }
                 None => {
                     self.same_poll(shared, index, running, now);
-                    self.held += usize::from(running && self.seen[index].deaf);
+                    self.seen[index].holds = running && self.seen[index].deaf;
                 }
             }
         }

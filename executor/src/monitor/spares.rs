@@ -6,105 +6,107 @@
 //! returned, a spare core comes back.
 //!
 //! The protocol is the hand-off's, with the monitor in the place of the home thread: see "Spare cores" in
-//! `blocking/hand_off.md`. What is here decides when.
+//! `blocking/hand_off.md`. When, is decided in `sched/spares.rs`.
 
 use crate::blocking::Loan;
 use crate::runtime::Shared;
+use crate::sched::{Move, Spare, Whereabouts, next_move};
 use std::sync::Arc;
-
-/// Where a spare core is, as far as the monitor knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Spare {
-    /// With the monitor.
-    Here,
-    /// Lent: a thread holds it, or is to come for it.
-    Out(Loan),
-    /// A thread holds it, and was asked to give it back.
-    Recalled(Loan),
-}
 
 /// The spare cores of a runtime.
 pub(super) struct Spares {
     // By their places behind those of the workers.
-    spares: Vec<Spare>,
+    spares: Vec<Lent>,
+}
+
+/// A spare core.
+#[derive(Clone)]
+struct Lent {
+    whereabouts: Whereabouts,
+    loan: Option<Loan>,
+    // Lent since the monitor looked at the polls: what it knows of one there is of an earlier holder.
+    fresh: bool,
 }
 
 impl Spares {
     pub(super) fn new(shared: &Shared) -> Self {
-        Self { spares: vec![Spare::Here; shared.posts.len() - shared.workers()] }
+        Self {
+            spares: vec![
+                Lent { whereabouts: Whereabouts::Here, loan: None, fresh: false };
+                shared.posts.len() - shared.workers()
+            ],
+        }
     }
 
     /// Whether any is not here.
     pub(super) fn any_out(&self) -> bool {
-        self.spares.iter().any(|spare| *spare != Spare::Here)
+        self.spares.iter().any(is_out)
     }
 
-    /// Sees to it that there are as many spare workers as polls that do not return, as far as there are any.
-    pub(super) fn look(&mut self, shared: &Arc<Shared>, held: usize) {
+    /// Sees to it that there are as many spare workers as polls that do not return, as far as there are any. `holds` tells whether
+    /// such a poll holds a core.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>, holds: impl Fn(usize) -> bool) {
+        let held = (0..shared.workers()).filter(|&core| holds(core)).count();
         if held == 0 && !self.any_out() {
             return;
         }
         self.take_given(shared);
-        let wanted = held.min(self.spares.len());
-        while self.out() < wanted && self.send_one(shared) {}
-        while self.out() > wanted && self.recall_one(shared) {}
+        self.spares.iter_mut().for_each(|spare| spare.fresh = false);
+        while let Some(step) = next_move(held, &self.see(shared, &holds)) {
+            match step {
+                Move::Lend(place) => self.lend(shared, place),
+                Move::Keep(place) => self.keep(shared, place),
+                Move::Recall(place) => self.recall(shared, place),
+            }
+        }
     }
 
-    /// How many are at work, or are to be.
-    fn out(&self) -> usize {
-        self.spares.iter().filter(|spare| matches!(spare, Spare::Out(_))).count()
+    fn see(&self, shared: &Shared, holds: impl Fn(usize) -> bool) -> Vec<Spare> {
+        let see = |(place, spare): (usize, &Lent)| {
+            let core = shared.workers() + place;
+            let held = is_out(spare) && !spare.fresh && holds(core);
+            Spare { whereabouts: spare.whereabouts, held, asleep: shared.scheduler.idle.is_asleep(core) }
+        };
+        self.spares.iter().enumerate().map(see).collect()
     }
 
     /// Takes back the cores that were given back.
     fn take_given(&mut self, shared: &Shared) {
         for place in 0..self.spares.len() {
             let core = shared.workers() + place;
-            if matches!(self.spares[place], Spare::Recalled(_)) && shared.posts[core].recall.take_given() {
+            if self.spares[place].whereabouts == Whereabouts::Recalled && shared.posts[core].recall.take_given() {
                 self.is_back(shared, place);
             }
         }
     }
 
-    /// Sends one more, if there is one.
-    fn send_one(&mut self, shared: &Arc<Shared>) -> bool {
-        // One that was asked to come back, and has not, is at work already.
-        for (place, spare) in self.spares.iter_mut().enumerate() {
-            if let Spare::Recalled(loan) = *spare
-                && shared.posts[shared.workers() + place].recall.give_up()
-            {
-                *spare = Spare::Out(loan);
-                return true;
-            }
-        }
-        let Some(place) = self.spares.iter().position(|spare| *spare == Spare::Here) else { return false };
+    fn lend(&mut self, shared: &Arc<Shared>, place: usize) {
         let core = shared.workers() + place;
-        let out = |nth: usize| nth == place || self.spares[nth] != Spare::Here;
-        // Before it is lent: who pushes to it may rely on being looked at.
+        let out = |nth: usize| nth == place || is_out(&self.spares[nth]);
+        // Before it is lent: a push to it relies on the core being looked at.
         publish(shared, (0..self.spares.len()).filter(|&nth| out(nth)));
         let loan = shared.posts[core].lease.lend();
-        self.spares[place] = Spare::Out(loan);
+        self.spares[place] = Lent { whereabouts: Whereabouts::Out, loan: Some(loan), fresh: true };
         shared.monitor.count_spare();
         shared.offer(core, loan);
-        true
     }
 
-    /// Has one come back, if one is out: one that is asleep, rather than one that may be in a long poll itself; of these the
-    /// last, for the fewer cores there are to look at, the better.
-    fn recall_one(&mut self, shared: &Arc<Shared>) -> bool {
-        let scheduler = &shared.scheduler;
-        let out = self.spares.iter().enumerate().filter_map(|(place, spare)| match spare {
-            Spare::Out(loan) => Some((place, *loan)),
-            _ => None,
-        });
-        let chosen = out.max_by_key(|&(place, _)| (scheduler.idle.is_asleep(shared.workers() + place), place));
-        let Some((place, loan)) = chosen else { return false };
-        let core = shared.workers() + place;
-        if shared.posts[core].lease.take(loan) {
-            // Nobody has come for it.
-            self.is_back(shared, place);
-            return true;
+    /// One that was asked to come back is to stay out; unless it has come back.
+    fn keep(&mut self, shared: &Shared, place: usize) {
+        if shared.posts[shared.workers() + place].recall.give_up() {
+            self.spares[place].whereabouts = Whereabouts::Out;
+        } else {
+            self.take_given(shared);
         }
-        self.spares[place] = Spare::Recalled(loan);
+    }
+
+    fn recall(&mut self, shared: &Shared, place: usize) {
+        let (core, scheduler) = (shared.workers() + place, &shared.scheduler);
+        if self.spares[place].loan.is_some_and(|loan| shared.posts[core].lease.take(loan)) {
+            // No thread has come for it.
+            return self.is_back(shared, place);
+        }
+        self.spares[place].whereabouts = Whereabouts::Recalled;
         shared.posts[core].recall.want();
         if scheduler.idle.remove(core) {
             // Its holder is asleep, and is woken as a searcher.
@@ -112,17 +114,20 @@ impl Spares {
         } else {
             scheduler.ask_to_yield(core);
         }
-        true
     }
 
     fn is_back(&mut self, shared: &Shared, place: usize) {
-        self.spares[place] = Spare::Here;
+        self.spares[place].whereabouts = Whereabouts::Here;
         // Its last poll may have been overrun, and this core is not looked at any more.
         shared.posts[shared.workers() + place].step_back();
         // What was asked of the last poll there was asked too late.
         shared.scheduler.has_returned(shared.workers() + place);
-        publish(shared, (0..self.spares.len()).filter(|&nth| self.spares[nth] != Spare::Here));
+        publish(shared, (0..self.spares.len()).filter(|&nth| is_out(&self.spares[nth])));
     }
+}
+
+fn is_out(spare: &Lent) -> bool {
+    spare.whereabouts != Whereabouts::Here
 }
 
 /// Tells everybody which spare cores are in use, by their places.

@@ -44,6 +44,7 @@ pub(crate) use manners::{Manners, Way};
 pub(crate) use pace::{Due, Pace};
 pub(crate) use polite::PoliteSet;
 pub(crate) use slot::{PointerSized, Slot};
+pub(crate) use spares::{Move, Spare, Whereabouts, next_move};
 pub(crate) use yield_queue::{Entry, YieldQueue, Yielded};
 
 use crate::sync::{AtomicBool, AtomicUsize};
@@ -307,7 +308,7 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Called before each poll: if tasks were queued quietly, they are announced now, because the poll may take any
     /// length of time. Returns a worker to unpark.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn before_poll(&self, core: &Local<T>) -> Option<usize> {
         match core.take_unannounced() {
             Quiet::Nothing => None,

@@ -1,7 +1,64 @@
-//! Spare cores: how one comes into use and goes out of it. See "Spare cores" in `blocking/hand_off.md`.
+//! Spare cores: when one is lent, how it comes into use and goes out of it. See "Spare cores" in `blocking/hand_off.md`.
 
 use super::{Local, PointerSized, Scheduler};
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Where a spare core is, as far as the monitor knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// With the monitor.
+    Here,
+    /// Lent: a thread holds it, or is to come for it.
+    Out,
+    /// A thread holds it, and was asked to give it back.
+    Recalled,
+}
+
+/// A spare core at one look of the monitor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spare {
+    pub(crate) whereabouts: Whereabouts,
+    /// Its holder is in a poll that does not return.
+    pub(crate) held: bool,
+    /// Its holder is asleep.
+    pub(crate) asleep: bool,
+}
+
+/// What the monitor does next about a spare core, which it names by its place.
+#[must_use = "a poll may wait for the spare worker"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// Lends it to a thread.
+    Lend(usize),
+    /// Leaves it out, though it was recalled.
+    Keep(usize),
+    Recall(usize),
+}
+
+/// The next move towards one spare worker beside each poll that holds its core, as far as there are spare cores. None: they are
+/// where they are to be. `held` is the number of such polls on cores that are no spare ones.
+///
+/// A spare worker that is held itself is not recalled, and is kept if it was: its place among those that run tasks goes to another.
+/// So after the last move no more workers run tasks than there are cores that are no spare ones.
+pub(crate) fn next_move(held: usize, spares: &[Spare]) -> Option<Move> {
+    let find = |which: &dyn Fn(&Spare) -> bool| spares.iter().position(which);
+    if let Some(place) = find(&|spare| spare.whereabouts == Whereabouts::Recalled && spare.held) {
+        return Some(Move::Keep(place));
+    }
+    let count = |which: &dyn Fn(&Spare) -> bool| spares.iter().filter(|&spare| which(spare)).count();
+    let out = count(&|spare| spare.whereabouts == Whereabouts::Out);
+    let wanted = (held + count(&|spare| spare.held)).min(spares.len());
+    if out < wanted {
+        // One that has not come back yet is at work already.
+        let recalled = find(&|spare| spare.whereabouts == Whereabouts::Recalled);
+        let here = || find(&|spare| spare.whereabouts == Whereabouts::Here);
+        return recalled.map(Move::Keep).or_else(|| here().map(Move::Lend));
+    }
+    // One that is asleep comes back at once. The last of them: the fewer cores there are to look at, the better.
+    let free = spares.iter().enumerate().filter(|(_, spare)| spare.whereabouts == Whereabouts::Out && !spare.held);
+    let recall = free.max_by_key(|(place, spare)| (spare.asleep, *place)).filter(|_| out > wanted);
+    recall.map(|(place, _)| Move::Recall(place))
+}
 
 impl<T: PointerSized> Scheduler<T> {
     /// Sets how many cores are looked at, counted from the first, and how many of them have a worker. The monitor's to call.
@@ -34,6 +91,48 @@ impl<T: PointerSized> Scheduler<T> {
 mod tests {
     use super::super::{Settings, Way};
     use super::*;
+    use Whereabouts::{Here, Out, Recalled};
+
+    /// Spare cores none of whose holders is in a poll that does not return, or asleep.
+    fn spares<const N: usize>(whereabouts: [Whereabouts; N]) -> [Spare; N] {
+        whereabouts.map(|whereabouts| Spare { whereabouts, held: false, asleep: false })
+    }
+
+    #[test]
+    fn one_spare_core_is_lent_for_each_poll_that_holds_a_core_as_far_as_there_are_any() {
+        assert_eq!(next_move(0, &spares([Here, Here])), None);
+        assert_eq!(next_move(1, &spares([Here, Here])), Some(Move::Lend(0)));
+        assert_eq!(next_move(2, &spares([Out, Here])), Some(Move::Lend(1)));
+        assert_eq!(next_move(3, &spares([Out, Out])), None);
+        assert_eq!(next_move(1, &[]), None);
+    }
+
+    #[test]
+    fn a_spare_core_that_is_still_out_goes_before_one_that_would_have_to_be_lent() {
+        assert_eq!(next_move(1, &spares([Here, Recalled])), Some(Move::Keep(1)));
+    }
+
+    #[test]
+    fn the_last_spare_worker_is_recalled_first_or_one_that_sleeps() {
+        let mut out = spares([Out, Out]);
+        assert_eq!(next_move(1, &out), Some(Move::Recall(1)));
+        out[0].asleep = true;
+        assert_eq!(next_move(1, &out), Some(Move::Recall(0)));
+        assert_eq!(next_move(0, &spares([Recalled, Recalled])), None);
+    }
+
+    #[test]
+    fn a_spare_worker_that_is_held_itself_stays_and_another_takes_its_place() {
+        let mut out = spares([Out, Here]);
+        out[0].held = true;
+        assert_eq!(next_move(1, &out), Some(Move::Lend(1)));
+        let mut out = spares([Out, Out]);
+        out[1].held = true;
+        assert_eq!(next_move(0, &out), Some(Move::Recall(0)), "the other would go on");
+        let mut recalled = spares([Here, Recalled]);
+        recalled[1].held = true;
+        assert_eq!(next_move(0, &recalled), Some(Move::Keep(1)));
+    }
 
     fn with_spare() -> (Scheduler<Box<u32>>, Vec<Local<Box<u32>>>) {
         let (scheduler, locals) = Scheduler::new(1, Settings { spares: 1, ..Settings::default() });

@@ -1,18 +1,27 @@
-//! A seeded stepper: virtual workers take random steps over the real queues, the real idle set and the real interrupts,
-//! by a virtual clock.
+//! A seeded stepper: virtual workers, lowered threads and a monitor take random steps over the real queues, the real idle set
+//! and the real interrupts, by a virtual clock.
 //!
 //! One step is one call of a scheduling function, so that between any two calls of one worker any calls of the others
 //! may fall: between a push and its announcement, between a count-out and the second look, between a yield point and the
 //! push of the task that gives way. After every step the invariants are checked. A failure prints its seed, and the seed
 //! replays it.
 
+mod books;
+mod lowered;
+mod monitor;
+mod weather;
+
 use super::*;
-use std::collections::HashMap;
+use books::{Books, Place};
+use lowered::{Lowered, SITES};
+use weather::Weather;
 
 /// A virtual task. What it does in a poll is drawn when it runs.
 struct Task {
     id: u64,
     background: bool,
+    /// Where it was spawned.
+    site: usize,
     /// It changed places when it was polled last.
     swapped: bool,
 }
@@ -27,6 +36,8 @@ enum State {
     BeforePoll(Box<Task>, Source),
     /// In a poll.
     Polling(Box<Task>),
+    /// In a poll, in a stretch that reaches no yield point for as long as it likes.
+    Stretch(Box<Task>),
     /// Announce what the running task pushed.
     Announce(Box<Task>, Push),
     /// The poll has returned; the task gives way.
@@ -61,52 +72,8 @@ struct Worker {
     token: bool,
     /// Its core is a spare one, and is wanted back.
     recalled: bool,
-}
-
-/// Where a task is, as the test keeps the books.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Slot(usize),
-    /// In a deque or the injector. Not `waiting`: it has given way, and nobody has to give way to it.
-    Queued {
-        waiting: bool,
-    },
-    Yielded,
-    Running(usize),
-}
-
-/// Where every task is.
-#[derive(Default)]
-struct Books {
-    places: HashMap<u64, Place>,
-    // How many are in a deque or the injector and wait, are there and have given way, are in the yield queue.
-    waiting: usize,
-    gave_way: usize,
-    yielded: usize,
-}
-
-impl Books {
-    fn count(&mut self, place: Place) -> Option<&mut usize> {
-        match place {
-            Place::Queued { waiting: true } => Some(&mut self.waiting),
-            Place::Queued { waiting: false } => Some(&mut self.gave_way),
-            Place::Yielded => Some(&mut self.yielded),
-            Place::Slot(_) | Place::Running(_) => None,
-        }
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Place> {
-        let before = self.places.remove(&id)?;
-        self.count(before).into_iter().for_each(|count| *count -= 1);
-        Some(before)
-    }
-
-    fn insert(&mut self, id: u64, place: Place) -> Option<Place> {
-        let before = self.remove(id);
-        self.count(place).into_iter().for_each(|count| *count += 1);
-        self.places.insert(id, place);
-        before
-    }
+    /// The monitor knows that its poll does not return.
+    holds: bool,
 }
 
 struct Stepper {
@@ -120,6 +87,7 @@ struct Stepper {
     now: u64,
     // Threads without a core that have pushed and not announced yet.
     outside_owes: Vec<Push>,
+    lowered: Lowered,
     weather: Weather,
     // How many of `workers` are on cores that are no spare ones.
     cores: usize,
@@ -127,37 +95,8 @@ struct Stepper {
     interrupted: usize,
     retired: usize,
     rested: usize,
-}
-
-/// How busy it is for a while: races need storms as well as lulls in which the workers get to sleep.
-#[derive(Clone, Copy)]
-struct Weather {
-    /// One step outside in so many is a push; zero for none.
-    push_one_in: u32,
-    /// Of a hundred steps in a poll, so many spawn, yield, come to a yield point (or, if of the background, to an
-    /// operation), and end. The rest go on polling.
-    spawn: u32,
-    yields: u32,
-    yield_points: u32,
-    end: u32,
-    /// Of a hundred new tasks, so many are of the background.
-    background: u32,
-}
-
-impl Weather {
-    const CALM: Self = Self { push_one_in: 0, spawn: 0, yields: 0, yield_points: 10, end: 40, background: 0 };
-
-    fn draw(rng: &mut fastrand::Rng) -> Self {
-        let mut pick = |from: [u32; 4]| from[rng.usize(..4)];
-        Self {
-            push_one_in: pick([0, 2, 10, 100]),
-            spawn: pick([0, 3, 10, 30]),
-            yields: pick([0, 3, 10, 20]),
-            yield_points: pick([0, 3, 10, 20]),
-            end: pick([1, 5, 20, 30]),
-            background: pick([0, 20, 50, 100]),
-        }
-    }
+    // Polls that the monitor knew not to return, and that have returned since it looked.
+    returned: usize,
 }
 
 impl Stepper {
@@ -167,13 +106,13 @@ impl Stepper {
         let settings = Settings {
             wide_look_interval: if rng.bool() { u64::MAX } else { 10_000 },
             yield_patience: (rng.u8(..4) == 0).then_some(1_000),
-            spares: if rng.bool() { 0 } else { rng.usize(..=cores) },
+            spares: if rng.u8(..4) == 0 { 0 } else { rng.usize(1..=cores) },
             ..Settings::default()
         };
         let (scheduler, locals) = Scheduler::new(cores, settings);
         let worker = |core: Local<_>| {
             let state = if core.index() < cores { State::Choose } else { State::Retired };
-            Worker { core, state, searching: false, token: false, recalled: false }
+            Worker { core, state, searching: false, token: false, recalled: false, holds: false }
         };
         Self {
             scheduler,
@@ -184,72 +123,22 @@ impl Stepper {
             spawned: 0,
             now: 0,
             outside_owes: Vec::new(),
+            lowered: Lowered::new(cores),
             weather: Weather::CALM,
             cores,
             resumed: 0,
             interrupted: 0,
             retired: 0,
             rested: 0,
+            returned: 0,
         }
-    }
-
-    /// The monitor sends a spare worker, or wants its core back: both at random, for neither depends on when.
-    fn step_spare(&mut self) {
-        let index = self.rng.usize(self.cores..self.workers.len());
-        if let State::Retired = self.workers[index].state {
-            self.workers[index].state = State::Choose;
-            self.count_in_use();
-        } else if !self.workers[index].recalled {
-            self.workers[index].recalled = true;
-            if self.scheduler.idle.remove(index) {
-                self.unpark(Some(index));
-            }
-        }
-    }
-
-    fn count_in_use(&self) {
-        let used = |worker: &Worker| !matches!(worker.state, State::Retired);
-        let last = self.workers.iter().rposition(used).map_or(0, |last| last + 1);
-        let workers = self.workers.iter().filter(|worker| used(worker)).count();
-        self.scheduler.set_in_use(last.max(self.cores), workers);
-    }
-
-    /// A spare core goes back to the monitor, with nothing left in it.
-    fn retire(&mut self, index: usize) {
-        let in_slot = self.slots[index];
-        if self.books.places.get(&in_slot) == Some(&Place::Slot(index)) {
-            self.books.insert(in_slot, Place::Queued { waiting: true });
-        }
-        let woken = self.scheduler.empty(&self.workers[index].core);
-        self.unpark(woken);
-        let core = self.scheduler.core(index);
-        assert!(core.slot.is_empty_relaxed() && core.deque_len() == 0, "something is left behind");
-        let polite = &self.scheduler.polite;
-        assert!(!polite.is_armed(index) && !polite.is_interrupted(index), "a core that nobody holds may be asked");
-        self.workers[index].recalled = false;
-        self.workers[index].state = State::Retired;
-        self.count_in_use();
-        self.retired += 1;
-    }
-
-    /// The monitor has the first so many workers rest.
-    fn rest(&mut self, workers: usize) {
-        let woken = self.scheduler.set_resting(workers);
-        self.unpark(woken);
-        self.rested += usize::from(workers > 0);
     }
 
     fn new_task(&mut self, place: Place) -> Box<Task> {
         self.spawned += 1;
         assert!(self.books.insert(self.spawned, place).is_none());
         let background = self.rng.u32(..100) < self.weather.background;
-        Box::new(Task { id: self.spawned, background, swapped: false })
-    }
-
-    /// A task changes places; it must have been where the books say (I1, I2, S1).
-    fn moves(&mut self, task: &Task, from: impl FnOnce(Place) -> bool, to: Place) {
-        let before = self.books.insert(task.id, to);
-        assert!(before.is_some_and(from), "task {} is in two places: {before:?}, and now {to:?}", task.id);
+        Box::new(Task { id: self.spawned, background, site: self.rng.usize(..SITES), swapped: false })
     }
 
     fn unpark(&mut self, worker: Option<usize>) {
@@ -274,27 +163,22 @@ impl Stepper {
             self.announce(push);
         } else if self.weather.push_one_in > 0 && self.rng.u32(..self.weather.push_one_in) == 0 {
             let task = self.new_task(Place::Queued { waiting: true });
-            if task.background && self.scheduler.defers_background() {
-                self.books.insert(task.id, Place::Yielded);
-                self.scheduler.push_yielded_task(Yielded::Task(task), 0, || self.now);
-                self.outside_owes.push(Push::Yielded);
-            } else {
-                self.scheduler.injector.push(task);
-                self.outside_owes.push(Push::Foreground);
-            }
-        } else if self.workers.len() > self.cores && self.rng.u8(..20) == 0 {
-            self.step_spare();
-        } else if self.rng.u8(..20) == 0 {
-            // The monitor, which is not bound to any of the numbers that it sees.
-            let resting = self.rng.usize(..=self.cores);
-            self.rest(resting);
-            self.scheduler.ask_to_rest(|core| matches!(self.workers[core].state, State::Polling(_)));
-        } else if self.rng.u8(..20) == 0 {
-            let core = self.scheduler.core(self.rng.usize(..self.workers.len()));
-            if !core.slot.is_empty_relaxed() {
-                core.mark_stuck(core.polling());
-                self.outside_owes.push(Push::Foreground);
-            }
+            let push = self.push_from_outside(task);
+            self.outside_owes.push(push);
+        } else if self.rng.bool() {
+            self.step_monitor();
+        }
+    }
+
+    /// A thread without a core makes a task runnable, which the books have in the injector. What it owes.
+    fn push_from_outside(&mut self, task: Box<Task>) -> Push {
+        if task.background && self.scheduler.defers_background() {
+            self.books.insert(task.id, Place::Yielded);
+            self.scheduler.push_yielded_task(Yielded::Task(task), 0, || self.now);
+            Push::Yielded
+        } else {
+            self.scheduler.injector.push(task);
+            Push::Foreground
         }
     }
 
@@ -364,6 +248,13 @@ impl Stepper {
                 self.unpark(woken);
                 State::BeforePoll(task, source)
             }
+            State::BeforePoll(task, source) if self.is_lowered(&task) && source != Source::Overdue => {
+                let woken = self.scheduler.before_poll(core);
+                self.unpark(woken);
+                self.books.moves(task.id, |from| from == Place::Running(index), Place::Lowered);
+                self.lowered.push(task);
+                State::Choose
+            }
             State::BeforePoll(mut task, source) => {
                 let woken = self.scheduler.before_poll(core);
                 let swapped = std::mem::replace(&mut task.swapped, false);
@@ -372,17 +263,22 @@ impl Stepper {
                 State::Polling(task)
             }
             State::Polling(task) => self.step_poll(index, task),
+            State::Stretch(task) if self.rng.u8(..32) > 0 => State::Stretch(task),
+            State::Stretch(task) => {
+                self.returned += usize::from(std::mem::replace(&mut self.workers[index].holds, false));
+                State::Polling(task)
+            }
             State::Announce(task, push) => {
                 self.announce(push);
                 State::Polling(task)
             }
             State::GiveWay(mut task, way) => {
                 let to = if way == Way::Swap { Place::Queued { waiting: false } } else { Place::Yielded };
-                self.moves(&task, |from| from == Place::Running(index), to);
+                self.books.moves(task.id, |from| from == Place::Running(index), to);
                 task.swapped = way == Way::Swap;
                 let in_slot = self.slots[index];
                 let moves_on = task.swapped && !self.workers[index].core.may_run_slot();
-                if moves_on && self.books.places.get(&in_slot) == Some(&Place::Slot(index)) {
+                if moves_on && self.books.place(in_slot) == Some(Place::Slot(index)) {
                     self.books.insert(in_slot, Place::Queued { waiting: true });
                 }
                 self.scheduler.give_way(&self.workers[index].core, task, way, 0, || self.now);
@@ -443,13 +339,13 @@ impl Stepper {
             Source::Slot => place == Place::Slot(index),
             Source::Queue => matches!(place, Place::Queued { .. } | Place::Slot(_)),
         };
-        self.moves(&task, queued, Place::Running(index));
+        self.books.moves(task.id, queued, Place::Running(index));
         if self.workers[index].searching { State::Found(task, source) } else { State::BeforePoll(task, source) }
     }
 
     /// What a running task may do: spawn, yield, come to a yield point, end, or go on.
     fn step_poll(&mut self, index: usize, task: Box<Task>) -> State {
-        let Weather { spawn, yields, yield_points, end, .. } = self.weather;
+        let Weather { spawn, yields, yield_points, stretches, end, .. } = self.weather;
         let dice = self.rng.u32(..100);
         if dice < spawn {
             return self.step_spawn(index, task);
@@ -461,7 +357,7 @@ impl Stepper {
                 return State::GiveWay(task, Way::Park);
             }
             self.scheduler.push_yielded(core, Box::new(Task { ..*task }));
-            self.moves(&task, |from| from == Place::Running(index), Place::Queued { waiting: true });
+            self.books.moves(task.id, |from| from == Place::Running(index), Place::Queued { waiting: true });
             State::Choose
         } else if dice < spawn + yields + yield_points {
             let asked = self.scheduler.polite.is_interrupted(index);
@@ -487,7 +383,10 @@ impl Stepper {
             }
         } else if dice < spawn + yields + yield_points + end {
             assert_eq!(self.books.remove(task.id), Some(Place::Running(index)));
+            self.scheduler.has_returned(index);
             State::Choose
+        } else if dice < spawn + yields + yield_points + end + stretches {
+            State::Stretch(task)
         } else {
             State::Polling(task)
         }
@@ -502,7 +401,7 @@ impl Stepper {
             return State::Announce(task, Push::Yielded);
         }
         let last = std::mem::replace(&mut self.slots[index], child.id);
-        let displaced = (self.books.places.get(&last) == Some(&Place::Slot(index))).then_some(last);
+        let displaced = (self.books.place(last) == Some(Place::Slot(index))).then_some(last);
         let foreground = !child.background;
         let announce = self.scheduler.push_woken(core, child);
         assert_eq!(displaced.is_some(), announce == Announce::Owed);
@@ -528,7 +427,8 @@ impl Stepper {
         // I6.
         assert!(counts.searching() <= self.workers.len(), "{counts:?}");
         assert_eq!(self.scheduler.idle.nobody_idle(), counts.idle() == 0);
-        let mut about_to = !self.outside_owes.is_empty();
+        self.check_workers_at_work();
+        let mut about_to = !self.outside_owes.is_empty() || self.lowered.owes();
         let mut all_poll = true;
         for worker in &self.workers {
             assert!(worker.core.deque().len() <= DEQUE_CAPACITY, "the deque holds more than it may");
@@ -539,7 +439,7 @@ impl Stepper {
                 State::Found(..) | State::Announce(..) | State::CountedOut(CountedOut::LookAgain) => true,
                 _ => worker.token,
             };
-            all_poll &= matches!(worker.state, State::Polling(_) | State::Retired);
+            all_poll &= matches!(worker.state, State::Polling(_) | State::Stretch(_) | State::Retired);
         }
         // I5: while work is queued and a worker is idle, somebody searches or is about to.
         // By the books: the slot of a stuck worker is announced by the monitor, again and again.
@@ -565,20 +465,22 @@ impl Stepper {
         }
         self.rest(0);
         let mut asleep = 0;
+        let (workers, threads) = (self.workers.len(), self.workers.len() + self.lowered.threads());
         for turn in 0.. {
             assert!(turn < 100_000_000, "the workers do not come to rest");
-            asleep = if self.step(turn % self.workers.len()) { 0 } else { asleep + 1 };
-            if asleep == self.workers.len() {
+            let who = turn % threads;
+            let works = if who < workers { self.step(who) } else { self.step_lowered(who - workers) };
+            asleep = if works { 0 } else { asleep + 1 };
+            if asleep == threads {
                 break;
             }
         }
-        assert_eq!(self.books.places.len(), 0, "tasks were left in a queue with every worker asleep");
+        assert!(self.books.is_empty(), "tasks were left in a queue with every worker asleep");
     }
 }
 
-/// How often something was resumed from the yield queue, how often a yield point found that it had been asked, how often a
-/// spare core went back, and how often workers were told to rest.
-fn run(cores: usize, seed: u64, steps: usize) -> [usize; 4] {
+/// How often each of what makes a run worth something happened.
+fn run(cores: usize, seed: u64, steps: usize) -> [(&'static str, usize); 5] {
     struct Seed(usize, u64);
     impl Drop for Seed {
         fn drop(&mut self) {
@@ -589,21 +491,26 @@ fn run(cores: usize, seed: u64, steps: usize) -> [usize; 4] {
     }
     let _seed = Seed(cores, seed);
     let mut stepper = Stepper::new(cores, seed);
+    let (workers, lowered) = (stepper.workers.len(), stepper.lowered.threads());
     for _ in 0..steps {
         if stepper.rng.u32(..100 * cores as u32) == 0 {
             stepper.weather = Weather::draw(&mut stepper.rng);
         }
-        let workers = stepper.workers.len();
-        let who = stepper.rng.usize(..workers + 1);
-        if who < workers {
-            stepper.step(who);
-        } else {
-            stepper.step_outside();
+        match stepper.rng.usize(..workers + lowered + 1) {
+            who if who < workers => _ = stepper.step(who),
+            who if who < workers + lowered => _ = stepper.step_lowered(who - workers),
+            _ => stepper.step_outside(),
         }
         stepper.check();
     }
     stepper.run_out();
-    [stepper.resumed, stepper.interrupted, stepper.retired, stepper.rested]
+    [
+        ("resumed from the yield queue", stepper.resumed),
+        ("interrupted", stepper.interrupted),
+        ("spare workers retired", stepper.retired),
+        ("workers told to rest", stepper.rested),
+        ("polls on lowered threads", stepper.lowered.polls),
+    ]
 }
 
 /// A million steps in a debug build, twenty million in a release build. The yield queue is drained only when every
@@ -612,13 +519,13 @@ fn run(cores: usize, seed: u64, steps: usize) -> [usize; 4] {
 fn invariants_hold_after_every_step() {
     // Few workers make the narrow races likely, many the wide ones.
     let seeds = if cfg!(debug_assertions) { 1 } else { 20 };
-    let mut totals = [0; 4];
+    let mut totals = [("", 0); 5];
     for (cores, runs) in [(1, 4), (2, 20), (3, 20), (8, 6), (64, 2)] {
         for seed in 0..runs * seeds {
             let counts = run(cores, seed, 20_000);
-            totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+            totals.iter_mut().zip(counts).for_each(|(total, (what, count))| *total = (what, total.1 + count));
         }
     }
     // The test is worth something only if these happen.
-    assert!(totals.iter().all(|&total| total > 1_000), "resumed, interrupted, retired, rested: {totals:?}");
+    assert!(totals.iter().all(|&(_, total)| total > 500), "{totals:?}");
 }
