@@ -1,7 +1,9 @@
 //! How soon is a request answered, or a task run that was woken, beside background work of every kind; and how much of that
 //! work is done?
 //!
-//! `cargo run --release -p giveway-benches --bin wires [-- --row TEXT] [--rounds N] [--seconds N]`
+//! `cargo run --release -p giveway-benches --bin wires [-- --row TEXT] [--arm TEXT] [--rounds N] [--seconds N]`
+//!
+//! `--arm "giveway|two tokios"` runs the arms with either in their names.
 //!
 //! The loads of `requests.rs` and `wake.rs` on two workers, beside jobs that come to yield points, jobs whose polls are long and
 //! have none, and polls that never return. The arms are what a user would take: tokio, two tokio runtimes of which the
@@ -127,21 +129,23 @@ fn arms(row: &Row) -> Vec<Arm> {
 
 struct Options {
     row: String,
+    arm: String,
     rounds: usize,
     seconds: u64,
 }
 
 fn options() -> Result<Options, String> {
-    let mut options = Options { row: String::new(), rounds: 3, seconds: 2 };
+    let mut options = Options { row: String::new(), arm: String::new(), rounds: 3, seconds: 2 };
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or(format!("{flag} needs a value"))?;
         let number = || value.parse().ok().filter(|&n| n > 0).ok_or(format!("{flag} {value}: not a positive number"));
         match flag.as_str() {
             "--row" => options.row = value,
+            "--arm" => options.arm = value,
             "--rounds" => options.rounds = number()? as usize,
             "--seconds" => options.seconds = number()?,
-            _ => return Err(format!("{flag} is no option; there are --row, --rounds and --seconds")),
+            _ => return Err(format!("{flag} is no option; there are --row, --arm, --rounds and --seconds")),
         }
     }
     Ok(options)
@@ -163,7 +167,9 @@ fn main() {
 }
 
 fn run(row: &Row, options: &Options) {
-    let (arms, microsecond) = (arms(row), rounds_per_microsecond(WORKERS));
+    let mut arms = arms(row);
+    arms.retain(|(name, _)| options.arm.split('|').any(|part| name.contains(part)));
+    let microsecond = rounds_per_microsecond(WORKERS);
     let load = Load {
         background: row.tasks,
         chunk: row.chunk * microsecond,

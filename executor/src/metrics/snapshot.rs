@@ -43,7 +43,7 @@ pub struct Metrics {
     /// of their own will.
     ///
     /// A task that waits for a socket or a timer becomes runnable when the runtime notices that, which it does at once while
-    /// a worker is idle, within some 25 µs while all are busy with work that has yield points, and within some milliseconds
+    /// a worker is idle, within some 10 µs while all are busy with work that has yield points, and within some milliseconds
     /// while all are in long polls. That time is not in here, nor in any other figure.
     pub foreground_latency: Histogram,
     /// The same for background tasks: they wait as long as the foreground keeps every worker busy.
@@ -248,6 +248,8 @@ impl Metrics {
             workers: each_since(&self.workers, &earlier.workers),
             spares_sent: self.spares_sent.saturating_sub(earlier.spares_sent),
             spare_workers: each_since(&self.spare_workers, &earlier.spare_workers),
+            overruns: self.overruns.saturating_sub(earlier.overruns),
+            lowered_time: self.lowered_time.saturating_sub(earlier.lowered_time),
             ..*self
         }
     }
