@@ -11,6 +11,7 @@ mod links;
 mod markdown;
 mod members;
 mod names;
+mod orderings;
 mod pages;
 mod rustdoc;
 mod source;

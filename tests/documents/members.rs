@@ -80,7 +80,7 @@ fn subject<'a>(head: &[&'a str]) -> Option<&'a str> {
 }
 
 /// What is between the first brace and its partner; nothing if a semicolon comes first.
-fn body<'a, 'b>(tokens: &'b [&'a str]) -> &'b [&'a str] {
+pub(crate) fn body<'a, 'b>(tokens: &'b [&'a str]) -> &'b [&'a str] {
     let Some(start) = tokens.iter().position(|token| ["{", ";"].contains(token)) else { return &[] };
     if tokens[start] == ";" {
         return &[];
