@@ -18,6 +18,12 @@ async fn by_default() -> usize {
     workers().await
 }
 
+/// Starts the default runtime. A `main` that runs in this process from now on does not take its place: other tests, which run at the
+/// same time, rely on it, and would have their tasks cancelled when `main` returns.
+fn keep_the_default_runtime() {
+    giveway::block_on(async {});
+}
+
 #[test]
 fn main_has_as_many_workers_as_the_environment_says() {
     let name = "attributes::main_has_as_many_workers_as_the_environment_says";
@@ -32,6 +38,7 @@ fn main_has_as_many_workers_as_the_environment_says() {
 
 #[test]
 fn main_with_workers_has_a_runtime_of_its_own() {
+    keep_the_default_runtime();
     #[giveway::main(workers = 3)]
     async fn three() -> usize {
         workers().await
@@ -83,6 +90,7 @@ async fn with_workers() {
 /// With options or without: what it spawns is its runtime's, which is shut down when it returns.
 #[test]
 fn main_leaves_nothing_behind() {
+    keep_the_default_runtime();
     let _watch = watch();
     for run in [plain, with_workers, plain] {
         run();
@@ -92,6 +100,7 @@ fn main_leaves_nothing_behind() {
 
 #[test]
 fn main_that_panics_leaves_nothing_behind() {
+    keep_the_default_runtime();
     #[giveway::main]
     async fn panics() {
         leave_behind();
@@ -208,6 +217,7 @@ fn what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled() {
 
 #[test]
 fn main_inside_of_a_task_works() {
+    keep_the_default_runtime();
     let _watch = watch();
     let workers = giveway::block_on(async { giveway::spawn(async { by_default() }).await.unwrap() });
     assert_eq!(workers, by_default());
@@ -215,6 +225,7 @@ fn main_inside_of_a_task_works() {
 
 #[test]
 fn values_of_all_kinds_come_through() {
+    keep_the_default_runtime();
     #[giveway::main]
     async fn fails() -> Result<(), std::num::ParseIntError> {
         "five".parse::<u32>()?;
@@ -253,6 +264,7 @@ fn values_of_all_kinds_come_through() {
 
 #[test]
 fn panics_come_through() {
+    keep_the_default_runtime();
     #[giveway::main(workers = 1)]
     async fn main() {
         giveway::spawn(async { panic!("in the task") }).await.unwrap()
@@ -288,6 +300,7 @@ runs!(
 
 #[test]
 fn functions_made_by_other_macros_work() {
+    keep_the_default_runtime();
     assert_eq!((by_macro(), by_item()), (4, 2));
 }
 
@@ -304,6 +317,8 @@ mod renamed {
     #[another::test(crate = "crate::attributes::renamed::inner::another")]
     async fn a_test_finds_a_crate_of_another_name() {
         assert_eq!(super::workers().await, 2);
+        // On a thread of no runtime.
+        std::thread::spawn(super::keep_the_default_runtime).join().unwrap();
         let count = inner::another::spawn_blocking(by_a_path).await.unwrap();
         assert_eq!(count, 2);
     }
@@ -377,6 +392,7 @@ async fn a_test_may_return_a_result() -> Result<(), Box<dyn std::error::Error>> 
 
 #[test]
 fn an_error_that_a_test_returns_fails_it() {
+    keep_the_default_runtime();
     // What the test harness does with the value.
     fn fails(test: fn() -> Result<(), String>) -> bool {
         test().report() != ExitCode::SUCCESS
@@ -408,6 +424,7 @@ mod imported {
 /// What is on the stack of the future is dropped before its runtime ends, and may use it.
 #[test]
 fn the_runtime_outlives_the_future() {
+    keep_the_default_runtime();
     #[giveway::main(workers = 1)]
     async fn main() -> Log {
         let log = Log::default();

@@ -64,6 +64,23 @@ fn dropping_a_runtime_in_async_code() {
 }
 
 #[test]
+fn spawning_after_the_shutdown() {
+    let _watch = watch();
+    let theirs = tokio();
+    let handle = theirs.handle().clone();
+    drop(theirs);
+    let late = handle.spawn(async {});
+    assert!(futures::executor::block_on(late).unwrap_err().is_cancelled());
+
+    let ours = runtime(1);
+    let handle = ours.handle().clone();
+    drop(ours);
+    let error = futures::executor::block_on(handle.spawn(async {})).unwrap_err();
+    assert!(error.is_cancelled());
+    assert!(error.to_string().contains("shut down"), "{error}");
+}
+
+#[test]
 fn sleeping_after_the_shutdown() {
     let _watch = watch();
     let theirs = tokio();
