@@ -206,6 +206,38 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_the_poll_before() 
     });
 }
 
+/// The monitor has asked that poll to return and given up on it, and with it the push's own request.
+#[test]
+fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_a_poll_that_did_not_return() {
+    let _watch = watch();
+    // The spare worker beside that poll is the idle one that cannot help.
+    let runtime = giveway::Builder::new().workers(1).max_spare_workers(1).build().unwrap();
+    let handle = runtime.handle().clone();
+    let ran = Arc::new(AtomicBool::new(false));
+    let before = runtime.spawn_pinned({
+        let ran = ran.clone();
+        move || async move {
+            let [polite, _other] = outside(|| {
+                let looks = ran.clone();
+                let polite = || async move {
+                    giveway::yield_now_if_busy().await;
+                    looks.load(Relaxed)
+                };
+                let other = || async move {
+                    ran.store(true, Relaxed);
+                    true
+                };
+                [handle.spawn_pinned(polite), handle.spawn_pinned(other)]
+            });
+            eventually(|| handle.metrics().spares_sent > 0);
+            // In an array: it is a handle that is returned, and not awaited here.
+            [polite]
+        }
+    });
+    let [polite] = runtime.block_on(before).unwrap();
+    assert!(runtime.block_on(polite).unwrap(), "it went on beside a task that only its worker can run");
+}
+
 /// It has nowhere to park: the yield queue is drained by anybody.
 #[test]
 fn a_polite_pinned_task_lets_everything_else_go_first_and_goes_on() {

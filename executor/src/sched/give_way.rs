@@ -139,9 +139,8 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// The poll that a core was in is over: if it had been asked to return, it has, and this is true: then the next yield point
-    /// there has to ask, for what the request was about may still wait. The holder's to call, and the monitor's if it asked
-    /// too late.
+    /// The poll that a core was in is over: if it had been asked to return, it has, and this is true. The holder's to call,
+    /// and the monitor's if it asked too late or in vain: what the request was about may still wait.
     #[inline]
     pub(crate) fn has_returned(&self, core: usize) -> bool {
         let asked = self.core(core).take_return_asked();

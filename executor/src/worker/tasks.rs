@@ -149,6 +149,10 @@ impl Worker {
         let (scheduler, post, meta) = (&self.shared.scheduler, self.post(), task.metadata());
         self.core().manners().set_pinned(meta.is_pinned());
         scheduler.begin_poll(self.core(), source, background, swapped);
+        if scheduler.has_pinned(self.core()) {
+            // Whoever is idle cannot take it: a polite task is to give way to it all the same.
+            giveway_yield::host::ask_once();
+        }
         if meta.is_pinned() {
             // A guard that it holds across an await, which only a task that stays on its thread can.
             context::come_back_to_entered(Some(meta.id));
@@ -196,9 +200,6 @@ impl Worker {
         if scheduler.has_returned(self.index()) {
             // It took long, so the count of polls says nothing.
             self.polls_to_look.set(1);
-            // Or a pinned task was pushed meanwhile, and the next poll may not be its: beside an idle worker a polite loop would
-            // go before it, and go on.
-            giveway_yield::host::ask_once();
         }
     }
 
