@@ -1,9 +1,9 @@
-//! A core: what a thread needs in order to run tasks. There are exactly as many as the runtime has workers, and spare ones
-//! beside polls that do not return.
+//! A core: what a thread needs in order to run tasks. A runtime has exactly as many as workers, and
+//! spare ones for use beside polls that do not return.
 //!
-//! [`Local`] is the half that only the thread which holds the core may touch (it is `!Sync`), [`Remote`] the half
-//! that others may look at and steal from. Cores are apart from threads so that one can be handed to another thread
-//! when its holder blocks.
+//! [`Local`] is the half that only the thread which holds the core may touch (it is `!Sync`).
+//! [`Remote`] is the half that other threads may look at and steal from. A core is apart from its
+//! thread so that it can be handed to another thread when its holder blocks.
 
 use super::ring::Ring;
 use super::turns::{InjectorTurn, InjectorTurns, QueueLength};
@@ -15,11 +15,12 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// What a core's holder has queued between two polls without telling anybody.
+/// What a core's holder has queued between two polls without announcing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Quiet {
     Nothing,
-    /// Tasks that have given way: an idle worker should know, a polite one need not.
+    /// Tasks that have given way. They are announced to an idle worker, and interrupt no polite
+    /// one.
     GaveWay,
     /// Tasks that wait for a worker.
     Work,
@@ -27,29 +28,31 @@ pub(crate) enum Quiet {
 
 /// The private half of a core.
 ///
-/// All interior mutability is by [`Cell`]: user code (a waker, a destructor) re-enters the scheduler at any point of
-/// a poll, so nothing here may be borrowed across one.
+/// Interior mutability is by [`Cell`]: user code (a waker, a destructor) re-enters the scheduler at
+/// any point of a poll, so nothing here may be borrowed across one. The borrow of `rng` ends in the
+/// function that takes it.
 pub(crate) struct Local<T> {
     index: usize,
     deque: Deque<T>,
-    // Where an overflow passes through; empty otherwise.
+    /// Where the tasks of an overflow pass through. Empty otherwise.
     scratch: Deque<T>,
+    /// The number of the turn, and of the poll that comes of it. Wraps.
     tick: Cell<u32>,
     injector_turns: InjectorTurns,
     queue_length: QueueLength,
-    // The last turn was not for what waits behind a stuck core: the next one may be.
+    /// Whether the next turn may go to what waits behind a stuck core: the last one did not.
     help_turn: Cell<bool>,
-    // Polls in a row that came from the slot.
+    /// How many polls in a row came from the slot.
     slot_streak: Cell<u8>,
-    // The last visit to the injector brought little.
+    /// Whether the last visit to the injector brought few tasks.
     poor_visit: Cell<bool>,
-    // The holder takes from the core's inbox: it is the home thread.
+    /// Whether the holder is the core's home thread, and so takes from its inbox.
     at_home: Cell<bool>,
-    // The deque had the last turn: the inbox has the next.
+    /// Whether the inbox has the next turn: the deque had the last one.
     inbox_turn: Cell<bool>,
-    // A pinned task has given way: so many tasks go before the inbox, if it is alone there.
+    /// How many tasks go before a pinned task that has given way, if it is alone in the inbox.
     go_first: Cell<usize>,
-    // What was queued between two polls that nobody was told of.
+    /// What was queued between two polls and is not announced yet.
     unannounced: Cell<Quiet>,
     manners: Manners,
     rng: RefCell<fastrand::Rng>,
@@ -95,7 +98,7 @@ impl<T> Local<T> {
         &self.scratch
     }
 
-    /// The number of the task about to be chosen. Wraps.
+    /// Returns the number of this turn, and of the poll that comes of it. Wraps.
     #[inline]
     pub(crate) fn tick(&self) -> u32 {
         self.tick.get()
@@ -108,23 +111,24 @@ impl<T> Local<T> {
         tick
     }
 
-    /// Something waits in the injector: is this tick its turn? `now` is in nanoseconds, by any clock.
+    /// Decides whether this tick is the turn of the injector, in which something waits. `now` is in
+    /// nanoseconds, by any clock.
     pub(super) fn injector_turn(&self, tick: u32, now: u64) -> InjectorTurn {
         self.injector_turns.next(tick, now, self.deque.len())
     }
 
-    /// The polls of late took so long each, in nanoseconds.
+    /// Learns from the polls of late, which took `poll` nanoseconds each, how long the deque takes.
     pub(crate) fn learn_queue(&self, now: u64, poll: u64) {
         self.queue_length.learn(now, poll.saturating_mul(self.deque.len() as u64));
     }
 
-    /// Whether what is in the deque takes long.
+    /// Returns whether what is in the deque takes long.
     #[inline]
     pub(super) fn queue_is_long(&self) -> bool {
         self.queue_length.is_long() && !self.deque.is_empty()
     }
 
-    /// Whether this turn may go to what waits behind another core. Every second may.
+    /// Returns whether this turn may go to what waits behind another core. Every second call may.
     pub(super) fn help_turn(&self) -> bool {
         let turn = self.help_turn.get();
         self.help_turn.set(!turn);
@@ -150,12 +154,12 @@ impl<T> Local<T> {
         self.poor_visit.set(poor);
     }
 
-    /// Whether the last visit to the injector brought little. Forgets it.
+    /// Returns whether the last visit to the injector brought few tasks, and forgets it.
     pub(crate) fn take_poor_visit(&self) -> bool {
         self.poor_visit.replace(false)
     }
 
-    /// Whether the holder is the core's home thread, which alone takes from its inbox.
+    /// Sets whether the holder is the core's home thread, which alone takes from the inbox.
     pub(crate) fn set_at_home(&self, at_home: bool) {
         self.at_home.set(at_home);
     }
@@ -175,7 +179,7 @@ impl<T> Local<T> {
         self.inbox_turn.set(turn);
     }
 
-    /// How many tasks go before a pinned one that has given way.
+    /// Returns how many tasks go before a pinned one that has given way.
     pub(super) fn go_first(&self) -> usize {
         self.go_first.get()
     }
@@ -189,6 +193,7 @@ impl<T> Local<T> {
         self.unannounced.set(self.unannounced.get().max(what));
     }
 
+    /// Adds to what is not announced yet. [`Quiet::Work`] outranks [`Quiet::GaveWay`].
     #[inline]
     pub(super) fn take_unannounced(&self) -> Quiet {
         self.unannounced.replace(Quiet::Nothing)
@@ -208,18 +213,23 @@ impl<T> Local<T> {
 pub(crate) struct Remote<T: PointerSized> {
     pub(super) stealer: Stealer<T>,
     pub(crate) slot: Slot<T>,
-    // Tasks that stay on the core's home thread.
+    /// Tasks that stay on the core's home thread. Pushed by any thread, taken by that one.
     pub(super) inbox: Ring<T>,
-    // The tick of the poll the holder is in, written by the holder at each poll's start; zero is the start hook.
+    /// The tick of the poll that the holder is in; zero is the start hook. Written by the holder as
+    /// each poll begins, read by thieves and the monitor.
     polling: AtomicU32,
-    // A tick that the monitor saw twice: a poll that goes on for long. Written by the monitor only.
+    /// A tick that the monitor saw twice, and so takes for that of a long poll. Written by the
+    /// monitor only, read by looks for stuck workers.
     stuck_at: AtomicU32,
-    // The tick of a poll that is to return at its next chance; zero for none. Set by whoever asks, cleared by the holder.
+    /// The tick of the poll that is to return at its next chance; zero for none. Set by the thread
+    /// that asks, cleared by the holder or the monitor.
     return_asked: AtomicU32,
-    // The deque may hold something. Written by the holder: set with every push, unset when it finds the deque empty.
+    /// Whether the deque may hold something. Written by the holder: set with every push, unset when
+    /// it finds the deque empty. Read by looks at all cores.
     may_have_task: AtomicBool,
-    // How often the holder has stolen from others, and how many tasks. Written by the holder.
+    /// How often the holder has stolen from other cores. Written by the holder.
     steals: AtomicU64,
+    /// How many tasks the holder has stolen. Written by the holder.
     stolen: AtomicU64,
 }
 
@@ -230,7 +240,7 @@ impl<T: PointerSized> Remote<T> {
             slot: Slot::new(),
             inbox: Ring::new(),
             polling: AtomicU32::new(0),
-            // No poll that anybody waits for: it would be the four billionth.
+            // No poll that will ever be: it would be the four billionth.
             stuck_at: AtomicU32::new(u32::MAX),
             return_asked: AtomicU32::new(0),
             may_have_task: AtomicBool::new(false),
@@ -239,106 +249,115 @@ impl<T: PointerSized> Remote<T> {
         }
     }
 
-    /// Notes that the poll with this tick is to return. False if one was asked to already, which may have been another.
+    /// Notes that the poll with this tick is to return. Returns false if a poll was asked to
+    /// already, which may have been another one, or if the tick is that of the start hook.
     pub(super) fn ask_to_return(&self, tick: u32) -> bool {
-        // Ordering: release, partner of the acquire in `take_return_asked`, and a read-modify-write: comes it before that one, the
-        // holder sees what was pushed before the request; comes it after, it is the first of the next poll.
+        // Ordering: release, partner of the acquire in `take_return_asked`. A read-modify-write, so
+        // that one of the two comes first. If it is this one, the holder sees what was pushed
+        // before the request. If it is the other, this request is the first one of the next poll.
         tick != 0 && self.return_asked.swap(tick, Release) == 0
     }
 
-    /// Whether the poll with this tick is to return.
+    /// Returns whether the poll with this tick is to return.
     pub(super) fn is_asked_to_return(&self, tick: u32) -> bool {
         self.return_asked.load(Relaxed) == tick
     }
 
-    /// Forgets such a request. True if there was one.
+    /// Forgets the request to return. Returns true if there was one.
     #[inline]
     pub(super) fn take_return_asked(&self) -> bool {
-        // Ordering: acquire, partner of the release in `ask_to_return`. Relaxed for the load: a request that it misses holds for
-        // the next poll.
+        // Ordering: acquire, partner of the release in `ask_to_return`. Relaxed for the load: a
+        // request that it misses holds for the next poll.
         self.return_asked.load(Relaxed) != 0 && self.return_asked.swap(0, Acquire) != 0
     }
 
-    /// The holder starts a poll.
+    /// Notes that the holder starts a poll.
     #[inline]
     pub(crate) fn begin_poll(&self, tick: u32) {
-        // Ordering: relaxed. A thief that reads an old tick either leaves the slot alone or takes a task that it may
-        // take at any time; being wrong costs locality, never a task.
+        // Ordering: relaxed. A thief that reads an old tick either leaves the slot alone, or takes
+        // a task that it may take at any time. A wrong answer costs locality, never a task.
         self.polling.store(tick, Relaxed);
     }
 
-    /// The poll the holder was in a moment ago.
+    /// Returns the tick of the poll that the holder was in a moment ago.
     pub(crate) fn polling(&self) -> u32 {
         self.polling.load(Relaxed)
     }
 
-    /// Marks the poll with this tick as stuck. The monitor's to call.
+    /// Marks the poll with this tick as stuck. Called by the monitor.
     pub(crate) fn mark_stuck(&self, tick: u32) {
-        // Ordering: release, partner of the acquire in `is_stuck`. The wake-up that follows orders them anyway.
+        // Ordering: release, partner of the acquire in `is_stuck`. The wake-up that follows orders
+        // the two anyway.
         self.stuck_at.store(tick, Release);
     }
 
-    /// Whether the holder is still in a poll that was marked as stuck.
+    /// Returns whether the holder is still in a poll that was marked as stuck.
     pub(crate) fn is_stuck(&self) -> bool {
         // Ordering: acquire, partner of the release in `mark_stuck`.
         self.stuck_at.load(Acquire) == self.polling.load(Relaxed)
     }
 
-    /// Whether the deque holds something. Callers that must not miss a push have a fence before this: one for all cores.
+    /// Returns whether the deque holds something. A caller that must not miss a push has a SeqCst
+    /// fence before this: one for all cores.
     pub(crate) fn has_task(&self) -> bool {
-        // Ordering: relaxed. The holder says so before the fence with which it announces what it pushed (`IdleSet::announce`).
-        // The deque is asked only if that may be: the question has a fence of its own, and most cores have nothing.
+        // Ordering: relaxed. The holder sets the flag before the fence with which it announces what
+        // it pushed (`IdleSet::announce`). The deque is asked only if the flag is set: that
+        // question has a fence of its own, and most cores have nothing.
         self.may_have_task.load(Relaxed) && !self.stealer.is_empty()
     }
 
-    /// The deque may hold something from now on, or was found empty. The holder's to say.
+    /// Notes that the deque may hold something from now on, or was found empty. Called by the
+    /// holder.
     #[inline]
     pub(super) fn set_may_have_task(&self, may: bool) {
-        // Ordering: relaxed; see `has_task`. Written only if it changes: others read the line.
+        // Ordering: relaxed; `has_task` says why. Written only if it changes, because others read
+        // the line.
         if self.may_have_task.load(Relaxed) != may {
             self.may_have_task.store(may, Relaxed);
         }
     }
 
-    /// The holder has stolen so many tasks.
+    /// Counts a steal of `tasks` tasks by the holder.
     pub(super) fn count_steal(&self, tasks: usize) {
-        // Ordering: relaxed; one thread at a time writes, others look.
+        // Ordering: relaxed. One thread at a time writes, the others only look.
         self.steals.store(self.steals.load(Relaxed) + 1, Relaxed);
         self.stolen.store(self.stolen.load(Relaxed) + tasks as u64, Relaxed);
     }
 
-    /// How often the holder has stolen from others, and how many tasks.
+    /// Returns how often the holder has stolen from others, and how many tasks.
     pub(crate) fn steals(&self) -> (u64, u64) {
         (self.steals.load(Relaxed), self.stolen.load(Relaxed))
     }
 
-    /// How many tasks the deque held a moment ago.
+    /// Returns how many tasks the deque held a moment ago.
     pub(crate) fn deque_len(&self) -> usize {
         self.stealer.len()
     }
 
-    /// Calls `f` with the first so many of the inbox, under a lock: it must not run user code.
+    /// Calls `f` with at most the first `most` tasks of the inbox, under a lock: `f` must not run
+    /// user code.
     pub(crate) fn look_at_inbox(&self, most: usize, f: impl FnMut(&T)) {
         self.inbox.look_at(most, f);
     }
 
-    /// How many tasks the inbox held a moment ago.
+    /// Returns how many tasks the inbox held a moment ago.
     pub(crate) fn inbox_len(&self) -> usize {
         self.inbox.count()
     }
 
-    /// Whether a task is stuck behind the poll that the holder is in.
+    /// Returns whether a task is stuck in the slot, behind the poll that the holder is in.
     pub(super) fn has_stuck_task(&self) -> bool {
         !self.slot.is_empty_relaxed() && self.is_stuck()
     }
 
-    /// The oldest task of the deque.
+    /// Steals the oldest task of the deque.
     pub(super) fn steal_one(&self) -> Option<T> {
         retry(|| self.stealer.steal())
     }
 }
 
-/// Steals until it is clear whether there is something. Each retry means that somebody else made progress.
+/// Steals until it is clear whether there is anything. Each retry means that another thread made
+/// progress.
 pub(super) fn retry<T>(mut steal: impl FnMut() -> Steal<T>) -> Option<T> {
     loop {
         match steal() {

@@ -1,25 +1,30 @@
-//! Who is idle and who searches, and whom to wake.
+//! The idle set: which workers are idle, which search, and which one a push wakes.
 //!
-//! One word holds both counts, so that "nobody searches and somebody is idle" is one load: the word that every push
-//! reads, and every yield point. The list of sleepers behind it is locked, and touched only by a worker that goes to
-//! sleep and a thread that must wake one, each of which is about to make a system call anyway.
+//! One word, `counts`, holds the number of idle workers and that of searchers, so that "no worker
+//! searches and one is idle" is one load. Every push reads it. The list of sleepers behind it is
+//! locked. Only a worker that goes to sleep and a thread that must wake one touch the list, and
+//! each of them is about to make a system call anyway.
 //!
-//! The protocol around it is in `sleep.md`.
+//! Yield points read a word of their own, `hint`.
+//!
+//! The protocol is in `sleep.md`; P1 to F3 in the comments here are its steps.
 
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock};
 use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
-/// Idle workers in the upper half of the word, searching ones in the lower.
+/// A value of `IdleSet::counts`: idle workers in the upper half of the word, searchers in the
+/// lower.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts(usize);
 
 const SEARCHING: usize = 1;
 const IDLE: usize = 1 << (usize::BITS / 2);
 
-/// What a reason to ask takes from the hint: more than there are ever workers. There are few enough at a time, also for 32 bits:
-/// one a core (`Remote::return_asked`), and the end of the runtime.
+/// What one reason to ask takes from `IdleSet::hint`: more than there are ever workers. At any time
+/// there is at most one reason for each core (`Remote::return_asked`), and one for the end of the
+/// runtime: few enough for 32 bits, too.
 const DISTRACTED: isize = 1 << (isize::BITS / 2);
 
 impl Counts {
@@ -44,17 +49,17 @@ impl fmt::Debug for Counts {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CountedOut {
-    /// Nobody searches any more: look at everything once more, then park.
+    /// No worker searches any more: look at everything once more, then park.
     LookAgain,
-    /// Somebody else still searches, and inherits the duty to look.
+    /// Another worker still searches, and inherits the duty to look.
     Park,
 }
 
-/// What waits in the queues, for the choice of a worker to wake.
+/// What waits in the queues. Decides which worker is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queued {
     Nothing,
-    /// Only the yield queue holds something: workers that rest leave it alone.
+    /// Only the yield queue holds something, which workers that rest leave alone.
     Yielded,
     /// Something that any worker runs.
     Foreground,
@@ -64,37 +69,42 @@ pub(crate) enum Queued {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SecondLook {
-    /// There is something for it: leave the set.
+    /// There is something for this worker to run: leave the set.
     Leave,
-    /// Park, and unpark that one first, if any.
+    /// Park. Before that, unpark the named worker, if any.
     Park(Option<usize>),
 }
 
 /// The idle workers of one runtime.
 pub(crate) struct IdleSet {
-    // Idle goes up and down under the lock of `sleepers` only, so it always agrees with the list. Searching goes up
-    // for a woken worker under the lock too, and otherwise by the searcher itself, without it.
+    /// Idle workers and searchers, as [`Counts`]. The idle half changes only under the lock of
+    /// `sleepers`, so it always agrees with the list. The searching half goes up under that lock
+    /// for a worker that is woken; otherwise the searcher itself raises it, without the lock.
     counts: CachePadded<AtomicUsize>,
-    // The idle half of `counts` again, on a line that changes only when somebody falls asleep or is woken, not with every
-    // search. Written under the lock of `sleepers`. Not part of any protocol, and so not modelled.
+    /// The idle half of `counts` again, on a line that changes only when a worker falls asleep or
+    /// is woken, not with every search. Written under the lock of `sleepers`. Part of no protocol,
+    /// and so not modelled.
     idle: CachePadded<std::sync::atomic::AtomicUsize>,
-    // The same for yield points, who are sometimes told that nobody is idle: a poll is to return, or the runtime closes. The
-    // idle workers, and `DISTRACTED` less for each such reason. A sum: workers are added and taken out under the lock of
-    // `sleepers`, reasons without it.
+    /// The word that yield points read first: the number of idle workers, less `DISTRACTED` for
+    /// each reason to ask although a worker is idle (a poll is to return, or the runtime closes). A
+    /// sum: workers are added and taken out under the lock of `sleepers`, reasons without it. Not
+    /// modelled either.
     hint: CachePadded<std::sync::atomic::AtomicIsize>,
-    // Last in, first out: the thread that slept the shortest has the warmest cache.
+    /// The idle workers. Last in, first out: the thread that slept the shortest has the warmest
+    /// cache.
     sleepers: Mutex<Vec<usize>>,
-    // Whether each worker is in the list. Written under its lock.
+    /// For each worker, whether it is in `sleepers`. Written under that lock, read without it.
     asleep: Box<[AtomicBool]>,
-    // How many workers there are, those on spare cores included. Written by the monitor. Half of those that are awake may
-    // search: a bound that nothing else depends on, so it is not modelled.
+    /// How many workers there are, those on spare cores included. Written by the monitor. At most
+    /// half of those that are awake search: a bound that nothing else depends on, so it is not
+    /// modelled.
     workers: std::sync::atomic::AtomicUsize,
-    // How many workers rest, counted from the first. Written by the monitor.
+    /// How many workers rest, counted from the first. Written by the monitor, read by every worker.
     resting: AtomicUsize,
 }
 
 impl IdleSet {
-    /// Everybody starts out busy. There is room for workers on `spares` spare cores.
+    /// Creates the set with every worker busy, and with room for workers on `spares` spare cores.
     pub(crate) fn new(workers: usize, spares: usize) -> Self {
         Self {
             counts: CachePadded::new(AtomicUsize::new(0)),
@@ -107,106 +117,128 @@ impl IdleSet {
         }
     }
 
-    /// How many workers there are now, those on spare cores included.
+    /// Returns how many workers there are now, those on spare cores included.
     #[inline]
     pub(crate) fn workers(&self) -> usize {
-        // Ordering: relaxed, here and below: a bound, and a figure for the monitor, which writes it.
+        // Ordering: relaxed, here and in `set_workers`: a bound on the searchers, and a figure for
+        // the monitor, which is also what writes it.
         self.workers.load(Relaxed)
     }
 
-    /// From now on there are `workers` workers. The monitor's to call.
+    /// Sets how many workers there are. Called by the monitor.
     pub(super) fn set_workers(&self, workers: usize) {
         self.workers.store(workers, Relaxed);
     }
 
-    /// How many workers rest, counted from the first.
+    /// Returns how many workers rest, counted from the first.
     #[inline]
     pub(crate) fn resting(&self) -> usize {
-        // Ordering: relaxed. Who must not miss a change has a fence before it, as the monitor has one after it.
+        // Ordering: relaxed. A reader that must not miss a change has a SeqCst fence before this
+        // load. Its partner is the fence that the monitor has after its store, in
+        // `announce_yielded`.
         self.resting.load(Relaxed)
     }
 
-    /// Whether a worker leaves the yield queue to the others.
+    /// Returns whether a worker rests: it leaves the yield queue to the others.
     #[inline]
     pub(crate) fn rests(&self, worker: usize) -> bool {
         worker < self.resting()
     }
 
-    /// From now on the first `workers` workers rest. If that is fewer than before, the caller owes
+    /// Has the first `workers` workers rest. If that is fewer than before, the caller owes
     /// [`Self::announce_yielded`].
     pub(super) fn set_resting(&self, workers: usize) {
-        // Ordering: relaxed; the fence of the announcement orders it against a worker that goes to sleep.
+        // Ordering: relaxed. The fence in `announce_yielded` comes after this store and orders it
+        // against a worker that goes to sleep, which reads it after the fence in `count_out`.
         self.resting.store(workers, Relaxed);
     }
 
+    /// Returns both counts as they were at one moment.
     #[inline]
     pub(crate) fn counts(&self) -> Counts {
-        // Ordering: relaxed. Where more is needed the caller has a SeqCst fence before it.
+        // Ordering: relaxed. A caller that needs more has a SeqCst fence before this load.
         Counts(self.counts.load(Relaxed))
     }
 
-    /// What yield points read. While it is positive a worker is idle, and none has to ask.
+    /// Returns the word that yield points read first. While it is positive a worker is idle, and no
+    /// yield point has to ask.
     #[inline]
     pub(crate) fn idle_hint(&self) -> &std::sync::atomic::AtomicIsize {
         &self.hint
     }
 
-    /// Whether every worker was busy or searching a moment ago.
+    /// Returns whether every worker was busy or searching a moment ago.
     #[inline]
     pub(crate) fn nobody_idle(&self) -> bool {
         self.idle.load(Relaxed) == 0
     }
 
-    /// Whether work would wait though a worker is idle: nobody searches. To be asked after a fence.
+    /// Returns whether work would wait although a worker is idle, because no worker searches.
+    /// Called after a fence, or under the lock of `sleepers`.
     #[inline]
     pub(crate) fn must_wake(&self) -> bool {
         let counts = self.counts();
         counts.searching() == 0 && counts.idle() > 0
     }
 
-    /// Somebody has queued work. Returns the one worker to unpark, if one must be. If nobody is idle and nobody searches
-    /// it calls `interrupt` instead.
+    /// Announces work that the caller has queued. Returns the one worker to unpark, if one must be.
+    /// If no worker is idle and none searches, calls `interrupt` instead.
     #[inline]
     pub(crate) fn announce(&self, interrupt: impl FnOnce()) -> Option<usize> {
-        // Ordering: SeqCst fence, partner of those in `count_out` and `found_work`. Our push is before it, our look at
-        // the counts after it; theirs the other way round. So either we see that nobody searches, or they see the
-        // push. A SeqCst load would not do: the push into a queue is no SeqCst operation.
+        // 1. (P2; the caller's push is P1.) Ordering: SeqCst fence, partner of those in
+        //    `count_out`, `found_work` and `PoliteSet::arm`. The push is before this fence and the
+        //    look at the counts (and at the bits, in `interrupt`) after it. The other side changes
+        //    the counts or sets its bit before its own fence, and looks at the queues after it. So
+        //    either this thread sees the other side's change, or the other side sees the push. A
+        //    SeqCst load would not do: the push into a queue is no SeqCst operation, so nothing
+        //    would order it before the load.
         fence(SeqCst);
         let counts = self.counts();
+        // 2. (P3) A searcher that is seen here looks at the queues again before the last one stops.
         if counts.searching() > 0 {
             return None;
         }
         if counts.idle() > 0 {
             return self.wake_one();
         }
+        // 3. (P4 of `yielding.md`) Every worker is busy.
         interrupt();
         None
     }
 
-    /// Something was put into the yield queue, or fewer workers rest. Returns a worker to unpark, if one must be.
+    /// Announces that something was put into the yield queue, or that fewer workers rest. Returns a
+    /// worker to unpark, if one must be.
     pub(crate) fn announce_yielded(&self) -> Option<usize> {
-        // Ordering: SeqCst fence, partner of those in `count_out` and `found_work`, as in `announce`.
+        // Ordering: SeqCst fence, partner of those in `count_out` and `found_work`. The push, or
+        // the new number of resting workers, is before this fence and the look at the counts after
+        // it. The other side changes the counts before its fence and looks after it. So one of them
+        // sees the other.
         fence(SeqCst);
         self.wake_for_more(|| Queued::Yielded)
     }
 
-    /// A searcher has found work. Returns a worker to unpark, if it was the last searcher and more is queued. If it was,
-    /// and nobody is idle, it calls `interrupt` instead.
+    /// Ends the search of a worker that has found work. Returns a worker to unpark, if it was the
+    /// last searcher and more is queued. If it was the last and no worker is idle, calls
+    /// `interrupt` instead.
     pub(crate) fn found_work(&self, queued: impl FnOnce() -> Queued, interrupt: impl FnOnce()) -> Option<usize> {
+        // 1. (F1) Before the look: a push beside a searcher wakes no worker, and relies on this
+        //    look.
         if !self.stop_search() {
             return None;
         }
-        // Ordering: SeqCst fence, partner of the one in `announce`: whoever saw us searching, and so woke nobody, had
-        // pushed before, and its push is visible to the look below.
+        // 2. (F2) Ordering: SeqCst fence, partner of those in `announce` and `announce_yielded`. A
+        //    thread that saw this worker searching, and so woke none, had pushed before its own
+        //    fence, and its push is visible to the look below.
         fence(SeqCst);
+        // 3. (F3) The look.
         if self.nobody_idle() {
             interrupt();
         }
         self.wake_for_more(queued)
     }
 
-    /// The last searcher has gone: another worker takes its place if anything is queued that an idle one may run. Called after
-    /// a fence.
+    /// Returns a worker to unpark in the place of the last searcher, if anything is queued that an
+    /// idle worker may run. Called after a fence.
     pub(crate) fn wake_for_more(&self, queued: impl FnOnce() -> Queued) -> Option<usize> {
         let queued = if self.must_wake() { queued() } else { Queued::Nothing };
         match queued {
@@ -216,8 +248,11 @@ impl IdleSet {
         }
     }
 
-    /// Decides what a worker does that was counted out, left nobody searching, and found `queued` when it looked again. What is
-    /// in the yield queue is not for a worker that rests, but as the last searcher it sees to it that another comes.
+    /// Decides what a worker does that was counted out, left no worker searching, and found
+    /// `queued` when it looked again.
+    ///
+    /// What is in the yield queue is not for a worker that rests. But as the last to look it has
+    /// another worker woken for it.
     pub(crate) fn second_look(&self, worker: usize, queued: Queued) -> SecondLook {
         match queued {
             Queued::Nothing => SecondLook::Park(None),
@@ -226,23 +261,29 @@ impl IdleSet {
         }
     }
 
-    /// Whether a worker is idle that serves the yield queue. To be asked after a fence.
+    /// Returns whether a worker that serves the yield queue is idle. Called after a fence.
     pub(crate) fn any_serves_idle(&self) -> bool {
         (self.resting()..self.asleep.len()).any(|worker| self.is_asleep(worker))
     }
 
     /// Moves a worker that found nothing into the set.
     pub(crate) fn count_out(&self, worker: usize, searching: bool) -> CountedOut {
+        // 1. (S1) From here on a push finds this worker idle.
         let nobody_searches = self.insert(worker, searching);
-        // Ordering: SeqCst fence, partner of the one in `announce`.
+        // 2. (S2) Ordering: SeqCst fence, partner of those in `announce`, `announce_yielded` and
+        //    `Scheduler::push_pinned`. The worker is in the set before this fence and looks at the
+        //    queues after it; a pushing thread pushes before its fence and looks at the set after
+        //    it. So either the worker sees the push, or the pushing thread sees the worker.
         fence(SeqCst);
         if nobody_searches { CountedOut::LookAgain } else { CountedOut::Park }
     }
 
-    /// The worker's side of the protocol in one piece: counts it out, and parks unless `look_again` finds a reason not
-    /// to. `park` answers whether it came back by itself, and has [removed](Self::remove) the worker; otherwise it was
-    /// woken. The worker is counted as a searcher when this returns. True if it left by itself: nobody woke it, so nobody
-    /// has told the monitor either.
+    /// Puts a worker to sleep: the worker's side of the protocol in one piece. Counts the worker
+    /// out, and parks it unless `look_again` finds a reason not to. `park` answers whether the
+    /// worker came back by itself, and has [removed](Self::remove) itself; otherwise it was woken.
+    ///
+    /// The worker is counted as a searcher when this returns. Returns true if it left by itself:
+    /// then no other thread has woken it, and none has told the monitor.
     pub(crate) fn sleep(
         &self,
         worker: usize,
@@ -250,12 +291,17 @@ impl IdleSet {
         look_again: impl FnOnce(CountedOut) -> bool,
         park: impl FnOnce() -> bool,
     ) -> bool {
+        // 1. (S1, S2) Into the set first. A push between an earlier look and this would find no
+        //    sleeper, and its task no worker.
         let counted_out = self.count_out(worker, searching);
+        // 2. (S3, S4) The second look.
         let left = look_again(counted_out) && self.remove(worker);
+        // 3. Nothing waits, or a waker has taken the worker out and its token is on the way.
         left || park()
     }
 
-    /// Becomes a searcher, unless half of those who are not idle search already.
+    /// Starts a search, unless half of the workers that are not idle search already. Returns
+    /// whether it has started.
     #[must_use]
     pub(crate) fn try_start_search(&self) -> bool {
         let mut counts = self.counts();
@@ -263,7 +309,8 @@ impl IdleSet {
             if 2 * counts.searching() >= self.workers().saturating_sub(counts.idle()) {
                 return false;
             }
-            // Ordering: AcqRel, to stand in one chain with the count-outs; nothing is published by starting.
+            // Ordering: AcqRel, so that starts stand in one chain with the count-outs. A start
+            // publishes nothing.
             match self.counts.compare_exchange_weak(counts.0, counts.0 + SEARCHING, AcqRel, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => counts = Counts(now),
@@ -271,16 +318,17 @@ impl IdleSet {
         }
     }
 
-    /// Stops searching because work was found. True if nobody searches any more.
+    /// Stops a search that found work. Returns true if no worker searches any more.
     #[must_use = "the last searcher has to look whether more is queued"]
     pub(crate) fn stop_search(&self) -> bool {
-        // Ordering: AcqRel; the fence that `found_work` puts behind it is what orders it against a push.
+        // Ordering: AcqRel. What orders it against a push is the fence that follows: in
+        // `found_work`, or in `PoliteSet::arm` if the worker turns to the yield queue.
         let before = Counts(self.counts.fetch_sub(SEARCHING, AcqRel));
         debug_assert!(before.searching() > 0, "stopped a search that nobody made: {before:?}");
         before.searching() == 1
     }
 
-    /// Adds a worker that found nothing. True if nobody searches now.
+    /// Adds a worker that found nothing. Returns true if no worker searches now.
     #[must_use = "whoever leaves nobody searching has to look again"]
     fn insert(&self, worker: usize, searching: bool) -> bool {
         let mut sleepers = lock(&self.sleepers);
@@ -288,28 +336,31 @@ impl IdleSet {
         sleepers.push(worker);
         self.asleep[worker].store(true, Relaxed);
         let change = IDLE.wrapping_sub(if searching { SEARCHING } else { 0 });
-        // Ordering: AcqRel; the fence that `count_out` puts behind it is what orders it against a push.
+        // Ordering: AcqRel. What orders it against a push is the fence that `count_out` has after
+        // it.
         let before = Counts(self.counts.fetch_add(change, AcqRel));
         self.hint(&sleepers, 1);
         before.searching() == usize::from(searching)
     }
 
-    /// Ends a search whose result does not matter any more, because the runtime closes.
+    /// Ends a search whose result no longer matters, because the runtime closes.
     pub(crate) fn abandon_search(&self) {
         let _last = self.stop_search();
     }
 
     /// Takes one sleeper out, and counts it as a searcher on its behalf. The caller unparks it.
     ///
-    /// None if somebody searches by now, or nobody is idle: two threads that push at once wake one worker.
+    /// Returns `None` if a worker searches by now, or none is idle: two threads that push at once
+    /// wake one worker.
     #[must_use]
     pub(crate) fn wake_one(&self) -> Option<usize> {
         self.wake_one_that(|_| true)
     }
 
-    /// As [`Self::wake_one`], of those that `may` be woken.
+    /// Takes out one of the sleepers that `may` be woken, as [`Self::wake_one`] does.
     fn wake_one_that(&self, may: impl Fn(usize) -> bool) -> Option<usize> {
         let mut sleepers = lock(&self.sleepers);
+        // Again under the lock: another thread may have woken a worker since the caller looked.
         if !self.must_wake() {
             return None;
         }
@@ -320,8 +371,10 @@ impl IdleSet {
         Some(worker)
     }
 
-    /// A worker that looked again and saw work leaves the set as a searcher. False if somebody is waking it: then its
-    /// wake-up is on the way, and it is counted as a searcher already.
+    /// Takes this worker out, and counts it as a searcher. Called by the worker itself when it
+    /// looked again and saw work, and by a thread that has to wake this very worker. Returns false
+    /// if another thread has taken it out: then its wake-up is on the way, and it is counted as a
+    /// searcher already.
     #[must_use]
     pub(crate) fn remove(&self, worker: usize) -> bool {
         let mut sleepers = lock(&self.sleepers);
@@ -332,14 +385,16 @@ impl IdleSet {
         true
     }
 
-    /// Whether a worker is in the set. A worker that goes to sleep is, before the fence of its count-out; the caller has one too.
+    /// Returns whether a worker is in the set. A worker that goes to sleep enters it before the
+    /// fence of its count-out; the caller has a fence before this, too.
     #[inline]
     pub(crate) fn is_asleep(&self, worker: usize) -> bool {
-        // Ordering: relaxed; the fences order it against what the worker looks at before it parks.
+        // Ordering: relaxed. The caller's fence and the one in `count_out` order it against what
+        // the worker looks at before it parks.
         self.asleep[worker].load(Relaxed)
     }
 
-    /// Takes every sleeper out, each counted as a searcher. The caller unparks them all.
+    /// Takes every sleeper out, and counts each as a searcher. The caller unparks them all.
     pub(crate) fn wake_all(&self) -> Vec<usize> {
         let mut sleepers = lock(&self.sleepers);
         let woken = std::mem::take(&mut *sleepers);
@@ -354,24 +409,26 @@ impl IdleSet {
         f();
     }
 
-    // Under the lock of `sleepers`, which has so many fewer now.
+    /// Moves `workers` workers from the idle count to the searching one. Called under the lock of
+    /// `sleepers`, from which they were just taken.
     fn idle_to_searching(&self, workers: usize, sleepers: &[usize]) {
-        // Ordering: AcqRel, as above: whoever sees the new searcher relies on what the searcher does next, and that
-        // is ordered by its own count-out.
+        // Ordering: AcqRel. A thread that sees the new searcher relies on what the searcher does
+        // next, and the searcher's own count-out orders that.
         let before = Counts(self.counts.fetch_sub(workers * (IDLE - SEARCHING), AcqRel));
         debug_assert!(before.idle() >= workers, "woke a worker that was not counted as idle: {before:?}");
         self.hint(sleepers, -(workers as isize));
     }
 
-    // Under the lock of `sleepers`, whose number has changed by so many.
+    /// Publishes the length of `sleepers`, which has changed by `change`. Called under its lock.
     fn hint(&self, sleepers: &[usize], change: isize) {
         self.idle.store(sleepers.len(), Relaxed);
-        // Ordering: relaxed, here and below. A sum, of which no change is lost, and nothing is published by it: a yield point
-        // that just misses a change sees it the next time.
+        // Ordering: relaxed, here, in `distract` and in `attract`. A sum, of which no change is
+        // lost, and which publishes nothing: a yield point that just misses a change sees it the
+        // next time.
         self.hint.fetch_add(change, Relaxed);
     }
 
-    /// From now on every yield point asks, whoever is idle.
+    /// Has every yield point ask from now on, even while a worker is idle.
     pub(super) fn distract(&self) {
         self.hint.fetch_sub(DISTRACTED, Relaxed);
     }
@@ -409,13 +466,13 @@ mod tests {
         let idle = IdleSet::new(3, 0);
         let _ = idle.count_out(0, false);
         let _ = idle.count_out(1, false);
-        // Both saw that nobody searches before either took the lock.
+        // Both pushing threads saw that no worker searches before either took the lock.
         assert_eq!(idle.wake_one(), Some(1), "the one that slept the shortest");
         assert_eq!(idle.wake_one(), None, "somebody searches now, and will see both");
     }
 
-    /// tokio PR 8372: waking a worker outside the idle accounting let the count underflow, and then nobody was
-    /// ever woken again.
+    /// tokio PR 8372: waking a worker outside the idle accounting let the count underflow. After
+    /// that no worker was ever woken again.
     #[test]
     fn counts_agree_with_the_list_however_workers_come_and_go() {
         let idle = IdleSet::new(3, 0);

@@ -1,14 +1,16 @@
 //! The global queue: what threads without a core make runnable, and what overflows from a deque.
 //!
-//! Two locked rings, one to push into and one to take from, which change places when the latter is empty. A visitor
-//! moves a batch of pointers that the pusher wrote a moment ago: a cache miss for every eight, and with one ring the
-//! pusher would wait for them at the lock. Their locks
-//! and that of the yield queue are the only ones on a worker's way to its next task.
+//! Two locked rings, one to push into and one to take from, which change places when the latter is
+//! empty. A worker that visits moves a batch of pointers that the pushing thread wrote a moment
+//! ago: a cache miss for every eight. With one ring the pushing thread would wait for those at the
+//! lock. Except for the inbox of pinned tasks, these two locks and that of the yield queue are the
+//! only ones on a worker's way to its next task.
 //!
-//! We tried crossbeam's lock-free block queue. Its pushers and poppers meet on an index that both change with a
-//! read-modify-write, so that every look at it costs the pusher a cache miss; and its blocks are allocated by the one
-//! and freed by the other, who then meet at the allocator's lock: with one thread pushing as fast as it could, that
-//! was nine tenths of all context switches.
+//! We tried crossbeam's lock-free block queue. Its pushers and poppers meet on an index that both
+//! change with a read-modify-write, so every look at it costs the pushing thread a cache miss. And
+//! its blocks are allocated by the one side and freed by the other, which then meet at the
+//! allocator's lock. With one thread pushing as fast as it could, that was nine tenths of all
+//! context switches.
 
 use super::ring::{Ring, take_if_oversized};
 use crossbeam_deque::Worker as Deque;
@@ -18,8 +20,9 @@ use std::collections::VecDeque;
 pub(crate) struct Injector<T> {
     /// Where tasks are pushed: the younger part.
     inbox: Ring<T>,
-    /// Where tasks are taken from: the older part. When it is empty the two rings change places, so that no pusher
-    /// waits while a visitor moves its batch. Its lock comes before the inbox's.
+    /// Where tasks are taken from: the older part. When it is empty the two rings change places, so
+    /// that no pushing thread waits while a worker moves its batch. Its lock is taken before the
+    /// inbox's.
     outbox: Ring<T>,
 }
 
@@ -40,9 +43,9 @@ impl<T> Injector<T> {
         self.inbox.publish(&inbox);
     }
 
-    /// Takes from the front what is one core's share of `cores`, at most `most`: the first task is returned, the rest
-    /// goes to the back of `deque`. If the share reaches from the older part into the younger, only the older is
-    /// taken.
+    /// Takes one core's share of `cores` from the front, at most `most` tasks. Returns the first;
+    /// the rest goes to the back of `deque`. If the share reaches from the older part into the
+    /// younger, takes only the older.
     pub(crate) fn take_share(&self, cores: usize, most: usize, deque: &Deque<T>) -> Option<T> {
         let mut outbox = self.outbox.lock();
         self.refill(&mut outbox);
@@ -53,17 +56,18 @@ impl<T> Injector<T> {
         self.outbox.publish(&outbox);
         let emptied = take_if_oversized(&mut outbox);
         drop(outbox);
-        // The allocator has locks of its own.
+        // Not under the lock: the allocator has locks of its own.
         drop(emptied);
         first
     }
 
-    /// How many tasks there are, about.
+    /// Returns about how many tasks there are.
     pub(crate) fn len(&self) -> usize {
         self.inbox.count() + self.outbox.count()
     }
 
-    /// Calls `f` with the first so many, about, under a lock: it must not run user code.
+    /// Calls `f` with at most the first `most` tasks of each part, under a lock: `f` must not run
+    /// user code.
     pub(crate) fn look_at(&self, most: usize, mut f: impl FnMut(&T)) {
         self.outbox.look_at(most, &mut f);
         self.inbox.look_at(most, &mut f);
@@ -78,25 +82,27 @@ impl<T> Injector<T> {
         first
     }
 
-    /// Lets the rings change places, if the outbox is empty and the inbox is not.
+    /// Lets the rings change places, if the outbox is empty and the inbox is not. Called under the
+    /// outbox's lock.
     fn refill(&self, outbox: &mut VecDeque<T>) {
         if !outbox.is_empty() || self.inbox.is_empty() {
             return;
         }
         let mut inbox = self.inbox.lock();
         std::mem::swap(&mut *inbox, outbox);
-        // In this order, and `is_empty` reads in the other: nobody may find both rings empty while tasks change places.
+        // The outbox first, and `is_empty` reads it last. In another order a look could find both
+        // rings empty while tasks change places.
         self.outbox.publish(outbox);
         self.inbox.publish(&inbox);
     }
 
-    /// Whether there was nothing in the queue a moment ago.
+    /// Returns whether there was nothing in the queue a moment ago.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.inbox.is_empty() && self.outbox.is_empty()
     }
 
-    /// The lengths of both parts, for yield points.
+    /// Returns the lengths of both parts, for yield points.
     #[cfg(not(all(test, giveway_loom)))]
     pub(crate) fn lengths(&self) -> [&std::sync::atomic::AtomicUsize; 2] {
         [self.inbox.len(), self.outbox.len()]
@@ -116,8 +122,8 @@ mod models {
     use crate::sync::{model, thread};
     use std::sync::Arc;
 
-    /// One thread takes the first of two tasks, for which the rings change places; another looks meanwhile. There is
-    /// always one left, so it never finds the queue empty.
+    /// One thread takes the first of two tasks, for which the rings change places; another looks
+    /// meanwhile. One task is always left, so the look never finds the queue empty.
     ///
     /// Red when the lengths are published, or read, in the other order.
     #[test]

@@ -1,8 +1,8 @@
-//! What a core knows of the manners of the task it runs: whether it can give way, and whether it was told to. A thread in
-//! `block_on`, which has no core, has manners too.
+//! What a core knows of the task that it runs: whether the task can give way, and whether it was
+//! told to. A thread in `block_on` has no core, but it has manners too.
 //!
-//! Private to the thread. All of it is set at the start of each poll, so nothing of one task is left for the
-//! next.
+//! Private to the thread. Each poll begins by setting all of it, so nothing of one task is left for
+//! the next.
 
 use super::Pace;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use std::cell::Cell;
 /// How a task gives way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// To the back of its core's own deque: what waits is there.
+    /// To the back of its core's own deque: what it gives way to is on that core.
     Swap,
     /// Into the yield queue.
     Park,
@@ -18,16 +18,20 @@ pub(crate) enum Way {
 
 /// The part of a core that yield points use.
 pub(crate) struct Manners {
-    // The core is armed in the `PoliteSet`, as far as its holder knows: somebody may have asked it to give way since.
+    /// Whether the core is armed in the `PoliteSet`, as far as its holder knows: another thread may
+    /// have asked it to give way since.
     armed: Cell<bool>,
     background: Cell<bool>,
     pinned: Cell<bool>,
-    // The running task swapped the last time, and has not been at a yield point where nobody waited since.
+    /// Whether the running task changed places when it was polled last, and has not been at a yield
+    /// point where nothing waited since.
     swapped: Cell<bool>,
-    // How many yield points want the running task to give way, and how.
+    /// How many yield points want the running task to give way.
     asked: Cell<u32>,
+    /// How the running task is to give way, as the first of those yield points decided.
     way: Cell<Way>,
-    // A look found work, and nobody gave way: the next yield point looks again.
+    /// Whether a look found work but the task did not give way: then the next yield point looks
+    /// again.
     unanswered: Cell<bool>,
     pub(crate) pace: Pace,
 }
@@ -54,25 +58,26 @@ impl Manners {
         self.disturb();
     }
 
-    /// Something was queued on this core, or another task runs here: the next yield point looks.
+    /// Has the next yield point look: something was queued on this core, or another task runs here.
     #[inline]
     pub(super) fn disturb(&self) {
         self.pace.hurry();
     }
 
-    /// A yield point has looked at everything near and found nothing.
+    /// Forgets that the task changed places: a yield point has looked at everything near and found
+    /// nothing.
     pub(super) fn forget_swap(&self) {
         self.swapped.set(false);
     }
 
-    /// A look found work, but the task did not give way. Only yield points come to know of it: the flag of the core would
-    /// cut budgets short too.
+    /// Has the next yield point look again: a look found work, but the task did not give way. Only
+    /// yield points learn of it, because the core's flag would cut budgets short too.
     pub(crate) fn look_again(&self) {
         self.unanswered.set(true);
         self.pace.hurry();
     }
 
-    /// Whether a look is to be made again. Forgets it.
+    /// Returns whether a look is to be made again, and forgets it.
     #[inline]
     pub(crate) fn take_unanswered(&self) -> bool {
         self.unanswered.replace(false)
@@ -83,13 +88,13 @@ impl Manners {
         self.unanswered.get()
     }
 
-    /// Whether the running task is of the background.
+    /// Returns whether the running task is of the background.
     #[inline]
     pub(crate) fn runs_background(&self) -> bool {
         self.background.get()
     }
 
-    /// Whether the running task is pinned.
+    /// Returns whether the running task is pinned.
     pub(super) fn runs_pinned(&self) -> bool {
         self.pinned.get()
     }
@@ -99,7 +104,7 @@ impl Manners {
         self.pinned.set(pinned);
     }
 
-    /// Notes that the running task is to give way. The first to ask decides how.
+    /// Notes that the running task is to give way. The first yield point to ask decides how.
     pub(crate) fn ask(&self, way: Way) {
         if self.asked.get() == 0 {
             self.way.set(way);
@@ -107,7 +112,8 @@ impl Manners {
         self.asked.set(self.asked.get() + 1);
     }
 
-    /// Forgets one request. After the last, the next yield point looks again: what it was about still waits.
+    /// Forgets one request. After the last one the next yield point looks again, because what the
+    /// request was about still waits.
     pub(crate) fn take_back(&self) {
         self.asked.set(self.asked.get().saturating_sub(1));
         if self.asked.get() == 0 {
@@ -115,12 +121,12 @@ impl Manners {
         }
     }
 
-    /// How many yield points want the running task to give way.
+    /// Returns how many yield points want the running task to give way.
     pub(crate) fn times_asked(&self) -> u32 {
         self.asked.get()
     }
 
-    /// How the running task is to give way, if it is.
+    /// Returns how the running task is to give way, if it is to.
     #[inline]
     pub(crate) fn asked(&self) -> Option<Way> {
         (self.asked.get() > 0).then(|| self.way.get())

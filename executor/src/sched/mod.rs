@@ -1,15 +1,17 @@
 //! What a worker runs next, as plain data and functions.
 //!
-//! Nothing in this module knows a thread, a clock or a file descriptor. A [`Scheduler`] is the queues and the idle
-//! set of one runtime; a [`Local`] is the part of a core that only its holder may touch. The threads in
-//! `crate::worker` call these functions in a loop; the seeded stepper in `stepper` calls the same functions in
-//! random order with virtual workers, and checks the invariants after every step.
+//! Nothing in this module knows a thread, a clock or a file descriptor. A [`Scheduler`] is the
+//! queues and the idle set of one runtime. A [`Local`] is the part of a core that only its holder
+//! may touch. The threads in `crate::worker` call these functions in a loop. The seeded stepper in
+//! `stepper` calls the same functions in random order with virtual workers, and checks the
+//! invariants after every step.
 //!
-//! Where this differs from its relatives: tokio wakes another worker whenever the last searcher finds work, needed
-//! or not, and Go likewise; here the last searcher looks first ([`Scheduler::found_work`]) and wakes only if
-//! something is queued. Reading a few queue heads costs less than a futex call and a context switch.
+//! How this differs from tokio and Go: there, the last searcher that finds work always wakes
+//! another worker, needed or not. Here it looks first ([`Scheduler::found_work`]), and wakes one
+//! only if something is queued. Reading a few queue heads costs less than a futex call and a
+//! context switch.
 //!
-//! The sleep protocol has a page of its own: `sleep.md` beside this file.
+//! The sleep protocol is in `sleep.md` beside this file, giving way in `yielding.md`.
 
 mod core;
 mod give_way;
@@ -52,38 +54,42 @@ use crossbeam_utils::CachePadded;
 use std::sync::atomic::Ordering::Relaxed;
 use turns::InjectorTurn;
 
-/// A core's deque holds at most this many tasks; one more moves half of them to the injector.
+/// The most tasks that a core's deque holds. One more moves half of them to the injector.
 ///
-/// Bounded so that a burst spawned on one core becomes everybody's work, and so that a thief's copy stays small.
+/// Bounded so that a burst spawned on one core becomes the work of all cores, and so that a thief's
+/// copy stays small.
 pub(crate) const DEQUE_CAPACITY: usize = 256;
 
 /// The most that one steal, or one visit to the injector, may take.
 pub(crate) const MAX_BATCH: usize = DEQUE_CAPACITY / 2;
 
-/// Every so many ticks at the latest a worker looks at the injector before its own queue. A prime, so that it does not fall
-/// into step with a load that repeats itself; the same one that Go uses. Sooner if its polls are long: see `turns.rs`.
+/// A worker looks at the injector before its own queue at most this many ticks apart, and sooner if
+/// its polls are long (`turns.rs`). A prime, so that it does not fall into step with a load that
+/// repeats itself; Go uses the same one.
 pub(crate) const INJECTOR_TICK: u32 = 61;
 
 /// How often in a row the slot may go before the deque.
 pub(crate) const MAX_SLOT_STREAK: u8 = 3;
 
-/// A visit to the injector that brings less than this was too early: whoever pushes there had no time to.
+/// A visit to the injector that brings fewer tasks than this came too early: the pushing threads
+/// had no time to queue more.
 const POOR_VISIT: usize = 16;
 
 /// How many rounds over the other cores a searcher makes. Slots are looked at in the last one only.
 pub(crate) const SEARCH_ROUNDS: usize = 4;
 
-/// What the caller owes after it made a task runnable.
+/// What the caller owes after it has made a task runnable.
 #[must_use = "work that nobody is told of may wait for ever"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Announce {
-    /// The task is where others can take it: call [`Scheduler::announce`] and unpark whom it names.
+    /// The task is where others can take it: the caller calls [`Scheduler::announce`] and unparks
+    /// the worker that it names.
     Owed,
-    /// The holder of this core runs it next, or will announce it before its next poll.
+    /// The core's holder runs the task next, or will announce it before its next poll.
     NotNeeded,
 }
 
-/// Where a task was found; the budget of a slot task is the rest of its predecessor's.
+/// Where a task was found. A task from the slot gets the rest of its predecessor's budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Slot,
@@ -96,24 +102,27 @@ pub(crate) enum Source {
 
 /// The queues and the idle set of one runtime.
 pub(crate) struct Scheduler<T: PointerSized> {
-    // Those of the workers first, then the spare ones.
+    /// The cores of the workers first, then the spare ones.
     cores: Box<[CachePadded<Remote<T>>]>,
-    // How many of `cores` may have a holder, counted from the first. Written by the monitor alone, before it lends a spare
-    // core and after it has it back; read by every look at all cores.
+    /// How many of `cores` may have a holder, counted from the first. Written by the monitor alone,
+    /// before it lends a spare core and after it has it back. Read by every look at all cores.
     in_use: AtomicUsize,
     pub(crate) injector: Injector<T>,
     pub(crate) yielded: YieldQueue<T>,
     pub(crate) idle: IdleSet,
     pub(crate) polite: PoliteSet,
-    // Everybody who can is to give way. Never unset.
+    /// Every core that can is to give way, because the runtime closes. Set by `close`, never unset;
+    /// read by every look for waiting work.
     closing: AtomicBool,
-    // A core with work in its queues is stuck in a poll.
+    /// Whether a core with work in its queues is stuck in a poll. A hint: set by the monitor, unset
+    /// by it or by a worker that finds nothing behind such a core.
     stuck: AtomicBool,
     settings: Settings,
 }
 
 impl<T: PointerSized> Scheduler<T> {
-    /// A scheduler for `workers` cores, and the private half of each; then those of the spare cores, which are not in use.
+    /// Creates a scheduler for `workers` cores, and the private half of each. Those of the spare
+    /// cores, which are not in use, come last.
     pub(crate) fn new(workers: usize, settings: Settings) -> (Self, Vec<Local<T>>) {
         let spares = settings.spares;
         let local = |index| Local::new(index, Manners::new(settings.wide_look_interval));
@@ -132,17 +141,19 @@ impl<T: PointerSized> Scheduler<T> {
         (scheduler, locals)
     }
 
-    /// The cores that may have a holder, and so may have tasks queued.
+    /// Returns the cores that may have a holder, and so may have tasks queued.
     ///
-    /// A look that must not miss a push has a fence before this, and so sees the core that was pushed to: its holder has it
-    /// from the monitor, which wrote `in_use` before, by a release and an acquire.
+    /// A look that must not miss a push has a fence before this, and so sees the core that was
+    /// pushed to: the monitor wrote `in_use` before it lent the core, and the holder has the core
+    /// by a release and an acquire.
     #[inline]
     pub(crate) fn cores(&self) -> &[CachePadded<Remote<T>>] {
-        // Ordering: relaxed; see above.
+        // Ordering: relaxed. The loan publishes `in_use` to the core's holder (release, acquire).
+        // The fence after the holder's push and the one before this load publish it to the caller.
         &self.cores[..self.in_use.load(Relaxed)]
     }
 
-    /// This core, in use or not.
+    /// Returns this core, in use or not.
     #[inline]
     pub(crate) fn core(&self, index: usize) -> &Remote<T> {
         &self.cores[index]
@@ -153,8 +164,9 @@ impl<T: PointerSized> Scheduler<T> {
         self.core(core.index())
     }
 
-    /// A task woken or spawned by the task that runs on `core`: it goes into the slot, and what was there to the back of the
-    /// deque, or, if that takes long, of the injector.
+    /// Queues a task that was woken or spawned by the task that runs on `core`. It goes into the
+    /// slot. What was there goes to the back of the deque or, if the deque takes long, of the
+    /// injector.
     #[inline]
     pub(crate) fn push_woken(&self, core: &Local<T>, task: T) -> Announce {
         core.manners().disturb();
@@ -171,10 +183,12 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// A task that woke itself while it ran: to the back of the deque, so that everything queued goes first.
+    /// Queues a task that woke itself while it ran. It goes to the back of the deque, so that
+    /// everything queued goes first.
     ///
-    /// No announcement yet: the holder is between two polls. Either it takes this very task next, or it announces
-    /// what its deque holds before it starts another ([`Self::before_poll`]).
+    /// It is not announced yet, because the holder is between two polls. Either the holder takes
+    /// this very task next, or it announces what its deque holds before it starts another
+    /// ([`Self::before_poll`]).
     #[inline]
     pub(crate) fn push_yielded(&self, core: &Local<T>, task: T) {
         self.push_back(core, task);
@@ -192,24 +206,25 @@ impl<T: PointerSized> Scheduler<T> {
 
     #[cold]
     fn overflow(&self, core: &Local<T>) {
-        // Half of the deque in one compare-and-swap, as a thief takes it: popping each would be as many
-        // read-modify-writes of the very word that the thieves are after.
+        // One compare-and-swap moves half of the deque, as for a thief. Popping each task would be
+        // as many read-modify-writes of the very word that the thieves contend for.
         let scratch = core.scratch();
         let first = core::retry(|| self.remote(core).stealer.steal_batch_with_limit_and_pop(scratch, MAX_BATCH));
         let rest = std::iter::from_fn(|| scratch.pop());
         self.injector.push_batch(first.into_iter().chain(rest));
     }
 
-    /// Steps 1 to 3 of the order: injector every 61st tick, slot and deque, injector. No time passes here.
+    /// Takes the next task: steps 1 to 3 of the order in `docs/architecture.md` (the injector every
+    /// 61st tick, the slot and the deque, the injector), then the inbox. Reads no clock.
     pub(crate) fn next(&self, core: &Local<T>) -> Option<(T, Source)> {
         self.next_local(core, || 0)
             .or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
             .or_else(|| self.take_pinned(core))
     }
 
-    /// Steps 1 and 2: what a worker takes without looking further than its own core, but for the turns of the injector, or
-    /// when another is stuck. A turn, whatever comes of it: the tick is the number of the poll. `now` is asked for only if
-    /// something waits in the injector.
+    /// Takes the next task by steps 1 and 2 of the order: from this core alone, unless it is the
+    /// injector's turn, or another core is stuck. Counts as a turn even if it finds nothing: the
+    /// tick is the number of the poll. Calls `now` only if something waits in the injector.
     #[inline]
     pub(crate) fn next_local(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<(T, Source)> {
         let tick = core.advance_tick();
@@ -227,7 +242,8 @@ impl<T: PointerSized> Scheduler<T> {
             core.count_slot_run();
             return Some((task, Source::Slot));
         }
-        // Past its three turns, the slot still goes before idling: only a task in the deque can be starved by it.
+        // After its three turns the slot waits for the deque. It still goes before the worker
+        // idles, because only a task in the deque can be starved by it.
         core.reset_slot_streak();
         let pinned = self.has_pinned(core) && self.may_run_pinned(core);
         if pinned && core.inbox_turn() {
@@ -254,7 +270,8 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// A fair share of the injector: one to run, the rest to the back of the deque.
+    /// Takes a fair share of the injector. Returns one task to run; the rest goes to the back of
+    /// the deque.
     pub(crate) fn take_injected(&self, core: &Local<T>) -> Option<T> {
         if self.injector.is_empty() {
             return None;
@@ -269,26 +286,28 @@ impl<T: PointerSized> Scheduler<T> {
         Some(task)
     }
 
-    /// Somebody has queued work for the foreground: wakes an idle worker, or interrupts one that can give way. Returns
-    /// a worker to unpark.
+    /// Announces foreground work that was queued: wakes an idle worker, or interrupts one that can
+    /// give way. Returns a worker to unpark.
     #[inline]
     pub(crate) fn announce(&self) -> Option<usize> {
         self.idle.announce(|| self.polite.interrupt_some())
     }
 
-    /// Whether a core with work in its queues is stuck in a poll. The monitor's to say.
+    /// Notes whether a core with work in its queues is stuck in a poll. The monitor says so; a
+    /// worker that then finds nothing there takes it back.
     pub(crate) fn set_stuck(&self, stuck: bool) {
-        // Ordering: relaxed; a hint. The queues order what is taken from them.
+        // Ordering: relaxed: a hint. The queues order what is taken from them.
         if self.stuck.load(Relaxed) != stuck {
             self.stuck.store(stuck, Relaxed);
         }
     }
 
-    /// Takes the oldest of what waits behind a core that is stuck. For workers that always find something else to do, at the
-    /// reactor say, and so never search.
+    /// Takes the oldest task that waits behind a stuck core. For workers that always find something
+    /// else to do, at the reactor for instance, and so never search.
     ///
-    /// One, and not twice in a row: two cores with nothing but long polls would take half of their queues from each other for
-    /// ever, and tasks in the middle would go from queue to queue and never run.
+    /// Takes one task, and not twice in a row. Otherwise two cores with nothing but long polls
+    /// would take half of each other's queues for ever, and tasks in the middle would go from queue
+    /// to queue and never run.
     #[inline]
     fn help_the_stuck(&self, core: &Local<T>) -> Option<T> {
         if self.stuck.load(Relaxed) && core.help_turn() { self.help_now(core) } else { None }
@@ -300,28 +319,30 @@ impl<T: PointerSized> Scheduler<T> {
         let task = stuck.find_map(|other| other.steal_one().or_else(|| other.slot.take()));
         match task {
             Some(_) => self.remote(core).count_steal(1),
-            // Until the monitor says so again.
+            // Until the monitor finds a stuck core again.
             None => self.set_stuck(false),
         }
         task
     }
 
-    /// Called before each poll: if tasks were queued quietly, they are announced now, because the poll may take any
-    /// length of time. Returns a worker to unpark.
+    /// Announces the tasks that were queued quietly. Called before each poll, because a poll may
+    /// take any length of time. Returns a worker to unpark.
     #[inline(always)]
     pub(crate) fn before_poll(&self, core: &Local<T>) -> Option<usize> {
         match core.take_unannounced() {
             Quiet::Nothing => None,
             Quiet::Work if !core.deque().is_empty() => self.announce(),
-            // What changed places is in the deque, where any worker may take it.
+            // A task that changed places is in the deque, where any idle worker may take it. No
+            // core is interrupted for it.
             _ if !core.deque().is_empty() => self.idle.announce(|| ()),
             _ if self.yielded.is_empty() => None,
             _ => self.announce_yielded(),
         }
     }
 
-    /// One of the four rounds of a searcher: every other core from a random start, ⌈k/2⌉ of its deque in one move.
-    /// In the last round also slots, but only those whose worker is stuck in a poll, or any if `closing`.
+    /// Makes one of the four rounds of a searcher: over every other core from a random start,
+    /// taking ⌈k/2⌉ of its deque in one move. The last round also takes from slots, but only those
+    /// whose worker is stuck in a poll, or any if `closing`.
     pub(crate) fn steal(&self, core: &Local<T>, round: usize, closing: bool) -> Option<T> {
         for victim in self.others(core) {
             if let Some(task) = self.steal_from(victim, core) {
@@ -338,7 +359,7 @@ impl<T: PointerSized> Scheduler<T> {
         None
     }
 
-    /// Every other core, from a random one on.
+    /// Returns every other core, beginning with a random one.
     fn others(&self, core: &Local<T>) -> impl Iterator<Item = &Remote<T>> {
         let (cores, own) = (self.cores(), core.index());
         let n = cores.len();
@@ -347,28 +368,30 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     fn steal_from(&self, victim: &Remote<T>, core: &Local<T>) -> Option<T> {
-        // Takes 1 + ⌊(k-1)/2⌋ = ⌈k/2⌉ of k, at most MAX_BATCH, with one compare-and-swap on the victim's front. The
-        // owner pops with a fetch-add on the same word, so a batch can never reach past what is there.
+        // Takes 1 + ⌊(k-1)/2⌋ = ⌈k/2⌉ of k tasks, at most MAX_BATCH, with one compare-and-swap on
+        // the front of the victim's deque. The owner pops with a fetch-add on the same word, so a
+        // batch never reaches past what is there.
         let before = core.deque().len();
         let task = core::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))?;
         self.remote(core).set_may_have_task(true);
-        // Somebody may have stolen from us meanwhile.
+        // Saturating: another thread may have stolen from this core meanwhile.
         self.remote(core).count_steal(core.deque().len().saturating_sub(before) + 1);
         Some(task)
     }
 
-    /// Any one task from anywhere, for a thread without a core that drops what is left.
+    /// Takes any one task from anywhere, for a thread without a core that drops what is left.
     pub(crate) fn take_any(&self) -> Option<T> {
         self.take_global()
             .or_else(|| self.cores().iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
     }
 
-    /// Any one task from the queues that belong to no core, to be dropped.
+    /// Takes any one task from the queues that belong to no core, to be dropped.
     pub(crate) fn take_global(&self) -> Option<T> {
         self.injector.take_one().or_else(|| self.yielded.take_task())
     }
 
-    /// A searcher found work. Returns a worker to unpark, if this was the last searcher and more is queued.
+    /// Ends the search of a worker that found work. Returns a worker to unpark, if this was the
+    /// last searcher and more is queued.
     pub(crate) fn found_work(&self) -> Option<usize> {
         let interrupt = || {
             if self.foreground_queued() {
@@ -378,13 +401,13 @@ impl<T: PointerSized> Scheduler<T> {
         self.idle.found_work(|| self.queued(), interrupt)
     }
 
-    /// Whether any queue that others may take from holds something. Slots do not count: a slot is looked at by its own
-    /// worker, and by others once that worker is stuck.
+    /// Returns whether any queue that other workers may take from holds something. A slot counts
+    /// only once its worker is stuck: until then only that worker looks at it.
     pub(crate) fn anything_queued(&self) -> bool {
         self.queued() != Queued::Nothing
     }
 
-    /// The same, and for whom.
+    /// Returns what [`Self::anything_queued`] finds, by which workers may run it.
     pub(crate) fn queued(&self) -> Queued {
         if self.foreground_queued() {
             Queued::Foreground
@@ -395,16 +418,17 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// Whether any queue holds something that a thread has announced, or is about to, to a worker that is idle now. A slot is
-    /// not announced by the task that fills it, also if its worker is stuck.
+    /// Returns whether any queue holds something that a thread has announced, or is about to
+    /// announce, to a worker that is idle now. Slots do not count, even if their worker is stuck:
+    /// the task that fills a slot does not announce it.
     pub(crate) fn anything_announced(&self) -> bool {
         !self.injector.is_empty()
             || !self.yielded.is_empty() && self.idle.any_serves_idle()
             || self.cores().iter().any(|core| core.has_task())
     }
 
-    /// Whether a polite task is to give way: something waits in any queue but the yield queue, or behind a stuck worker,
-    /// or the runtime closes.
+    /// Returns whether a polite task is to give way: something waits in the injector, in a deque or
+    /// behind a stuck worker, or the runtime closes.
     pub(crate) fn work_waits(&self) -> bool {
         self.closing.load(Relaxed) || self.foreground_queued()
     }

@@ -1,22 +1,25 @@
-//! When to look wide: a clock behind a counter.
+//! When a yield point looks wide: a clock behind a counter.
 //!
-//! A wide look reads every core's queue, and a look at the reactor makes a system call, so a yield point makes one at
-//! most every interval. Reading the clock at every call would cost ten times the call. So calls are counted, and the
-//! clock is read when the count runs out; how long the next count is follows from how long this one took.
+//! A wide look reads every core's queue, and a look at the reactor makes a system call, so a yield
+//! point makes a wide look at most once in an interval. Reading the clock at every call would cost
+//! ten times the call. So calls are counted, and the clock is read when the count runs out. How
+//! long the next count is follows from how long this one took.
 //!
-//! The queues are each core's own business, every interval. The reactor is there once, and one look at it does for
-//! all: it is due when *nobody* has looked for a tenth of the interval. So ready I/O is noticed ten times as soon,
-//! and what that costs does not grow with the cores.
+//! Each core looks at the queues by itself, once in an interval. The reactor is there once, and one
+//! look at it serves all cores: it is due when *no* thread has looked for a tenth of the interval.
+//! So ready I/O is noticed ten times as soon, and the cost does not grow with the number of cores.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The longest count. What a clock read costs, spread over so many calls, is a fraction of one; and a loop whose calls
-/// suddenly come a thousand times slower finds out after so many of them.
+/// The longest count. Spread over this many calls, the cost of a clock read is a fraction of a
+/// call. A loop whose calls suddenly come a thousand times slower notices it within this many
+/// calls.
 const LONGEST: u32 = 128;
 
-/// How many looks at the reactor there are to one at the queues. One costs 0.3 µs; with four instead of ten requests beside polite
-/// jobs took 6 µs longer in the middle and some 20 µs longer at p99, and the jobs got as much done.
+/// How many looks at the reactor there are to one at the queues. One costs 0.3 µs. With four
+/// instead of ten, requests beside polite jobs took 6 µs longer in the median and some 20 µs longer
+/// at p99, and the jobs got as much done.
 const REACTOR_LOOKS: u64 = 10;
 
 /// What is due when a count has run out.
@@ -29,17 +32,19 @@ pub(crate) enum Due {
     Everything,
 }
 
-/// When to look wide. Times are in nanoseconds, by whichever clock the caller has.
+/// Tells a thread when to look wide. Times are in nanoseconds, by whichever clock the caller has.
 pub(crate) struct Pace {
     interval: u64,
-    // Calls until somebody asks. An atomic only because the yield points of other crates count it down; it belongs to
-    // one thread.
+    /// Calls until one asks. Belongs to one thread: it is an atomic only because the yield points
+    /// of another crate count it down.
     countdown: AtomicU32,
-    // What was left of the count when it was cut short.
+    /// What was left of the count when it was cut short.
     rest: Cell<u32>,
-    // What the countdown started from, and when.
+    /// What the countdown started from.
     count: Cell<u32>,
+    /// When the countdown started.
     counting_since: Cell<u64>,
+    /// When the last wide look was.
     looked_wide: Cell<u64>,
 }
 
@@ -55,7 +60,8 @@ impl Pace {
         }
     }
 
-    /// The counter, which every call that does not ask takes one from. At one the next call asks.
+    /// Returns the counter. Every call that does not ask takes one from it; at one the next call
+    /// asks.
     pub(crate) fn countdown(&self) -> &AtomicU32 {
         &self.countdown
     }
@@ -71,8 +77,8 @@ impl Pace {
         }
     }
 
-    /// A call asks. True if that is because the count has run out, and [`Self::due`] has to be asked; if it was cut
-    /// short, it goes on.
+    /// Notes that a call asks. Returns true if it asks because the count has run out: then the
+    /// caller asks [`Self::due`]. A count that was cut short goes on.
     pub(crate) fn ran_out(&self) -> bool {
         let rest = self.rest.take();
         let left = self.countdown.load(Relaxed) + rest;
@@ -80,13 +86,14 @@ impl Pace {
         left <= 1
     }
 
-    /// For how long the reactor may be left alone.
+    /// Returns for how long the reactor may be left alone.
     pub(crate) fn reactor_interval(&self) -> u64 {
         self.interval / REACTOR_LOOKS
     }
 
-    /// The count has run out: is it time for a look? `reactor` is when somebody last looked there, if there is anything to
-    /// look for. Starts the next count.
+    /// Decides which look is due now that the count has run out, and starts the next count.
+    /// `reactor` is when a thread last looked at the reactor, or `None` if there is nothing to look
+    /// for.
     pub(crate) fn due(&self, now: u64, reactor: Option<u64>) -> Due {
         let left = |since: u64, interval: u64| interval.saturating_sub(now.saturating_sub(since));
         let reactor_interval = self.reactor_interval();
@@ -102,7 +109,7 @@ impl Pace {
         };
         let took = now.saturating_sub(self.counting_since.replace(now)).max(1);
         let count = u64::from(self.count.get());
-        // At most twice as long: the count may have been spent in a burst.
+        // At most twice as long as this one, which may have been spent in a burst.
         let next = count.saturating_mul(next_in) / took;
         let next = next.clamp(1, (count * 2).min(u64::from(LONGEST))) as u32;
         self.count.set(next);
@@ -115,8 +122,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Calls that come every `every` nanoseconds, for `calls` calls: the times of the looks, and how often the clock
-    /// was read.
+    /// Makes `calls` calls, one every `every` nanoseconds. Returns the times of the looks, and how
+    /// often the clock was read.
     fn run(pace: &Pace, now: &mut u64, every: u64, calls: u64) -> (Vec<u64>, u64) {
         let (mut looks, mut reads) = (Vec::new(), 0);
         for _ in 0..calls {

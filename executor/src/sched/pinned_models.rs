@@ -1,4 +1,5 @@
-//! Models of the inbox: every interleaving under loom, many real ones otherwise. See `crate::models`.
+//! Models of the inbox: every interleaving under loom, many real ones otherwise. See
+//! `crate::models`.
 
 use super::{Scheduler, Settings};
 use crate::parker::Parker;
@@ -6,7 +7,8 @@ use crate::sync::{AtomicBool, AtomicUsize, model, thread};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-/// A pinned task is pushed while its worker, the only one that may run it, goes to sleep.
+/// A pinned task is pushed while its worker, the only one that may run it, goes to sleep. The
+/// worker takes it.
 ///
 /// Red (deadlock) without the worker's look at its inbox after it was counted out.
 #[test]
@@ -36,8 +38,8 @@ fn pinned_push_against_sleep() {
     });
 }
 
-/// A pinned task is pushed while its worker begins something polite: it sees the task when it looks, or is asked to give
-/// way.
+/// A pinned task is pushed while its worker begins something polite. The worker sees the task when
+/// it looks, or is asked to give way.
 ///
 /// Red without the fence in `push_pinned`, and if the worker looks before it is armed.
 #[test]
@@ -58,10 +60,11 @@ fn pinned_push_against_politeness() {
     });
 }
 
-/// Somebody spawns a pinned task while the runtime closes: he sees that it does, or the home thread waits for the task.
+/// A pinned task is spawned while the runtime closes. The spawning thread sees that it closes, or
+/// the home thread waits for the task.
 ///
-/// Red without the fence of either side. (The code is in `pinned::Lodging` and `Worker::drop_pinned`: it takes a whole
-/// runtime to run it.)
+/// Red without the fence of either side. (The code is in `pinned::Lodging` and
+/// `Worker::drop_pinned`: it takes a whole runtime to run it.)
 #[test]
 fn pinned_spawn_against_end() {
     model(|| {

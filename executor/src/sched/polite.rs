@@ -1,16 +1,19 @@
 //! Which cores run something that can give way, and how to ask one of them to.
 //!
-//! A bit a core in a word (a word for every 64 cores), and a flag a core. The bit says that the core runs a task which
-//! can give way, and that nobody has asked it to. Whoever makes foreground work runnable while no worker is idle clears
-//! two bits and sets the flags of those cores: their interrupts. A push beside nothing that could give way costs one load
-//! for every 64 cores.
+//! Each core has a bit, in a word for every 64 cores, and a flag of its own: its interrupt. The bit
+//! says that the core runs a task which can give way, and that it has not been asked to. A thread
+//! that makes foreground work runnable while no worker is idle clears two bits, and sets the flags
+//! of those two cores. If no core runs anything that can give way, a push costs one load for every
+//! 64 cores.
 //!
-//! Why two? The one that is asked may not be running: the OS may have given its CPU to another thread, for milliseconds,
-//! or it may be far from its next yield point. Two of them rarely are. The one that comes second looks, finds nothing,
-//! and goes on; if it has no yield points, by way of the yield queue.
+//! Why two? The core that is asked may not be running: the OS may have given its CPU to another
+//! thread, for milliseconds. Or it may be far from its next yield point. Two of them rarely are.
+//! The core that comes second looks, finds nothing, and goes on; if its task has no yield points,
+//! by way of the yield queue.
 //!
-//! The protocol is in `yielding.md`. Every access here is relaxed: what orders them is a SeqCst fence between a push and a
-//! look at the bits, one between a bit and a look at the queues, and one where a request is passed on.
+//! The protocol is in `yielding.md`; A1 to P4 in the comments here are its steps. Every access here
+//! is relaxed. What orders them is a SeqCst fence between a push and a look at the bits, one
+//! between a bit and a look at the queues, and one where a request is passed on.
 
 use crate::sync::{AtomicBool, AtomicUsize, fence};
 use crossbeam_utils::CachePadded;
@@ -23,19 +26,22 @@ const ASKED: u32 = 2;
 
 /// The polite cores of one runtime, and their interrupts.
 pub(crate) struct PoliteSet {
-    // Set by the core's holder, cleared by it or by whoever interrupts it.
+    /// The bits, one a core. Set by the core's holder; cleared by it, or by the thread that
+    /// interrupts the core.
     armed: Box<[CachePadded<AtomicUsize>]>,
-    // On a line of its own: read at every yield point.
+    /// By core, each on a line of its own: read at every yield point.
     interrupts: Box<[CachePadded<Interrupt>]>,
-    // Tells when a core is interrupted, in nanoseconds.
+    /// The clock by which requests are timed, in nanoseconds.
     clock: fn() -> u64,
 }
 
 struct Interrupt {
-    // Set by whoever interrupts the core, cleared by its holder.
+    /// Whether the core is to give way. Set by the thread that interrupts it, cleared by its
+    /// holder.
     flag: AtomicBool,
-    // How often others did, and when the flag was last set. Not part of any protocol, and so not modelled.
+    /// How often other threads interrupted the core. Part of no protocol, and so not modelled.
     sent: std::sync::atomic::AtomicU64,
+    /// When `flag` was last set. Part of no protocol, and so not modelled.
     at: std::sync::atomic::AtomicU64,
 }
 
@@ -48,35 +54,45 @@ impl PoliteSet {
         }
     }
 
-    /// The core runs something that can give way, and wants to be told. The caller looks for waiting work *afterwards*:
-    /// whatever was pushed before somebody could see the bit, it sees then.
+    /// Arms a core: it runs something that can give way, and wants to be told of work. The caller
+    /// looks for waiting work *afterwards*, and then sees what was pushed before other threads
+    /// could see the bit.
     pub(crate) fn arm(&self, core: usize) {
+        // 1. (A1) Flag and bit, both before the fence.
         self.clear(core);
         let (word, bit) = self.place(core);
         word.fetch_or(bit, Relaxed);
-        // Ordering: SeqCst fence, partner of the one in `IdleSet::announce`. Our bit is set before it and our look comes
-        // after it; a pusher's push comes before its fence and its look at the bits after. One sees the other. It also
-        // acquires from whoever cleared the bit, so that a request which the store above wiped out is not lost: the
-        // look sees the work it was about.
+        // 2. (A2) Ordering: SeqCst fence, partner of those in `IdleSet::announce`,
+        //    `Scheduler::push_pinned` and `Scheduler::close`. The bit is set before this fence and
+        //    the caller looks after it. A push comes before the pushing thread's fence, and its
+        //    look at the bits after. So one of them sees the other. The fence also acquires from
+        //    the thread that cleared the bit, so that a request which `clear` wiped out is not
+        //    lost: the caller's look sees the work that it was about.
         fence(SeqCst);
     }
 
-    /// The core is about to run something that cannot give way. True if it had been asked to, and has not answered:
-    /// then the caller passes the request on, with [`Self::interrupt_some`].
+    /// Ends the politeness of a core that is about to run something that cannot give way. Returns
+    /// true if the core had been asked to and has not answered: then the caller passes the request
+    /// on, with [`Self::interrupt_some`].
     #[must_use = "a request that was not answered has to be passed on"]
     pub(crate) fn disarm(&self, core: usize) -> bool {
+        // 1. (D1) Bit and flag are read before the flag is cleared: either tells that the core was
+        //    asked.
         let (word, bit) = self.place(core);
-        // By another, or by itself: see `Scheduler::begin_polite`.
+        // By another thread, which cleared the bit; or by itself, by the flag alone: see
+        // `Scheduler::begin_polite`.
         let asked = word.fetch_and(!bit, Relaxed) & bit == 0 || self.is_interrupted(core);
         self.clear(core);
-        // Ordering: SeqCst fence: after that of whoever asked us, because we saw its change of the word; and before that
-        // of whoever sees what we do next. So who is asked in our place sees the work that we were asked for. (Loom does
-        // not miss this one: its fences are stronger.)
+        // 2. Ordering: SeqCst fence. It comes after the fence of the thread that asked this core,
+        //    because the `fetch_and` read what that thread wrote; and before the fence of a thread
+        //    that sees what this core does next. So the core that is asked in this one's place sees
+        //    the work that this one was asked for. (Loom does not notice if this fence is missing:
+        //    its fences are stronger than the standard's.)
         fence(SeqCst);
         asked
     }
 
-    /// Asks a core or two to give way, if there are any that can. Called after a fence.
+    /// Asks a core or two to give way, if any can (P4). Called after a fence.
     #[inline]
     pub(crate) fn interrupt_some(&self) {
         for (index, word) in self.armed.iter().enumerate() {
@@ -112,7 +128,8 @@ impl PoliteSet {
         self.interrupt_self(core);
     }
 
-    /// Has this core ask itself to give way. The holder's to call.
+    /// Sets a core's flag without counting a request. Called by the core's holder, which asks
+    /// itself, and by [`Self::interrupt`].
     pub(crate) fn interrupt_self(&self, core: usize) {
         let interrupt = &self.interrupts[core];
         if !interrupt.flag.load(Relaxed) {
@@ -121,18 +138,20 @@ impl PoliteSet {
         interrupt.flag.store(true, Relaxed);
     }
 
-    /// For how long a core has not answered a request, in nanoseconds. Zero if there is none.
+    /// Returns for how long a core has not answered a request, in nanoseconds. Zero if there is
+    /// none.
     pub(crate) fn unanswered_for(&self, core: usize) -> u64 {
         let interrupt = &self.interrupts[core];
         if interrupt.flag.load(Relaxed) { (self.clock)().saturating_sub(interrupt.at.load(Relaxed)) } else { 0 }
     }
 
-    /// How often cores were asked by others to give way.
+    /// Returns how often cores were asked by others to give way.
     pub(crate) fn interrupts_sent(&self) -> u64 {
         self.interrupts.iter().map(|interrupt| interrupt.sent.load(Relaxed)).sum()
     }
 
-    /// Asks this core to give way, if it runs something that can. Called after a fence.
+    /// Asks this core to give way, if it runs something that can and has not been asked. Called
+    /// after a fence.
     pub(crate) fn interrupt_if_armed(&self, core: usize) {
         let (word, bit) = self.place(core);
         if word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0 {
@@ -140,8 +159,8 @@ impl PoliteSet {
         }
     }
 
-    /// Whether a core runs something that can give way, asked to or not. A moment ago, and not exactly: a request that comes
-    /// late holds for what runs next.
+    /// Returns whether a core runs something that can give way, asked to or not. Of a moment ago,
+    /// and not exact: a request that comes late holds for what runs next.
     pub(crate) fn is_polite(&self, core: usize) -> bool {
         let (word, bit) = self.place(core);
         word.load(Relaxed) & bit != 0 || self.is_interrupted(core)
@@ -152,17 +171,17 @@ impl PoliteSet {
         self.interrupts[core].flag.load(Relaxed)
     }
 
-    /// Forgets a request. The holder's to call.
+    /// Forgets a request. Called by the core's holder.
     #[inline]
     pub(crate) fn clear(&self, core: usize) {
         let interrupt = &self.interrupts[core].flag;
-        // See `arm` for why a request that comes just now is not lost with it.
+        // A request that comes just now may be wiped out too; `arm` says why it is not lost.
         if interrupt.load(Relaxed) {
             interrupt.store(false, Relaxed);
         }
     }
 
-    /// The flag by which the core is asked.
+    /// Returns the flag by which the core is asked.
     #[cfg(not(all(test, giveway_loom)))]
     pub(crate) fn flag(&self, core: usize) -> &AtomicBool {
         &self.interrupts[core].flag
@@ -185,7 +204,7 @@ impl Interrupt {
     }
 }
 
-/// The `n` lowest bits that are set.
+/// Returns the `n` lowest bits that are set.
 fn lowest(bits: usize, n: u32) -> usize {
     let rest = (0..n).fold(bits, |rest, _| rest & rest.wrapping_sub(1));
     bits & !rest

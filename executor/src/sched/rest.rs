@@ -1,41 +1,45 @@
 //! Resting workers: how polite tasks share the CPUs with lowered threads.
 //!
-//! Lowered threads have what the kernel finds left over, and workers that run polite tasks leave nothing. So while lowered
-//! threads want a CPU some workers rest: they leave the yield queue to the others, and sleep, in the reactor if no other is there.
-//! For everything else they are workers like the others, and idle ones: the best that can happen to a request. The monitor
-//! says how many rest (`monitor/shares.rs`); it is always the first of them.
+//! Lowered threads get what the kernel has left over, and workers that run polite tasks leave
+//! nothing. So while lowered threads want a CPU, some workers rest: they leave the yield queue to
+//! the others, and sleep, in the reactor if no other is there. For everything else they are workers
+//! like the others, and idle ones: the best that can happen to a request. The monitor says how many
+//! rest (`monitor/shares.rs`). It is always the first ones.
 //!
-//! The argument is in `yielding.md`, "Resting workers".
+//! The protocol is in `yielding.md`, under "Resting workers".
 
 use super::{Local, PointerSized, Scheduler};
 
 impl<T: PointerSized> Scheduler<T> {
-    /// Has the first `workers` workers rest, and the others serve the yield queue. Returns a worker to unpark. The monitor's to
-    /// call.
+    /// Has the first `workers` workers rest, and the others serve the yield queue. Returns a worker
+    /// to unpark. Called by the monitor.
     pub(crate) fn set_resting(&self, workers: usize) -> Option<usize> {
+        // 1. (M1) Before the announcement, whose fence orders it against a worker that goes to
+        //    sleep.
         let fewer = workers < self.idle.resting();
         self.idle.set_resting(workers);
-        // Something may wait in the yield queue for one that rests no more. Without a look whether anything does: it would have
-        // to come after the fence of the announcement, and a wake-up in vain costs little.
+        // 2. (M3) Something may wait in the yield queue for a worker that rests no more. The queue
+        //    is not looked at: the look would have to come after the fence of the announcement, and
+        //    a needless wake-up costs little.
         if fewer { self.announce_yielded() } else { None }
     }
 
-    /// Whether a background task that becomes runnable waits in the yield queue, and is not queued for any idle worker: none
-    /// is, or one that rests would take it.
+    /// Returns whether a background task that becomes runnable waits in the yield queue, and is not
+    /// queued for any idle worker: none is idle, or one that rests would take it.
     #[inline]
     pub(crate) fn defers_background(&self) -> bool {
         self.idle.nobody_idle() || self.idle.resting() > 0
     }
 
-    /// Whether the polite task that runs on this core is to leave it, because its holder is to rest. Not a pinned one, which
-    /// would have to wait for this very worker.
+    /// Returns whether the polite task that runs on this core is to leave it, because the holder is
+    /// to rest. A pinned task stays: it would have to wait for this very worker.
     #[inline]
     pub(super) fn leaves_to_lowered(&self, core: &Local<T>) -> bool {
         self.idle.rests(core.index()) && !core.manners().runs_pinned()
     }
 
-    /// Asks the polite polls on cores whose holders are to rest to return. How many cores run something polite. A core that is
-    /// not `in_poll` may still be armed.
+    /// Asks the polite polls on cores whose holders are to rest to return. Returns how many cores
+    /// run something polite. `in_poll` tells which cores are in a poll: others may still be armed.
     pub(crate) fn ask_to_rest(&self, in_poll: impl Fn(usize) -> bool) -> usize {
         let polite = |&core: &usize| in_poll(core) && self.polite.is_polite(core);
         for core in (0..self.idle.resting()).filter(polite) {

@@ -1,4 +1,5 @@
-//! Models of resting workers: every interleaving under loom, many real ones otherwise. See `crate::models`.
+//! Models of resting workers: every interleaving under loom, many real ones otherwise. See
+//! `crate::models`.
 
 use super::{CountedOut, IdleSet, Queued, Scheduler, SecondLook, Settings, YieldQueue, Yielded};
 use crate::parker::Parker;
@@ -22,14 +23,15 @@ impl Runtime {
         self.yielded.push(Yielded::Task(1), 0);
     }
 
-    /// As in `Worker::sleep`, up to where it parks.
+    /// Looks again as `Worker::sleep` does, up to where it parks.
     fn look_again(&self, worker: usize) -> SecondLook {
         let queued = if self.yielded.is_empty() { Queued::Nothing } else { Queued::Yielded };
         self.idle.second_look(worker, queued)
     }
 }
 
-/// The monitor has a worker rest no more while that goes to sleep beside a full yield queue: it takes what is there.
+/// The monitor ends the rest of a worker that goes to sleep beside a full yield queue. The worker
+/// takes what is there.
 ///
 /// Red (deadlock) without the fence in `announce_yielded`, and without the one in `count_out`.
 #[test]
@@ -72,10 +74,11 @@ fn end_of_rest_against_sleep() {
     });
 }
 
-/// Something is pushed into the yield queue while the only searcher, a worker that rests, goes to sleep: one of the two wakes
-/// the worker that serves the queue.
+/// Something is pushed into the yield queue while the only searcher, a worker that rests, goes to
+/// sleep. One of the two threads wakes the worker that serves the queue.
 ///
-/// Red without the fence in `announce_yielded`, without the one in `count_out`, and if a worker that rests wakes no other.
+/// Red without the fence in `announce_yielded`, without the one in `count_out`, and if a worker
+/// that rests wakes no other.
 #[test]
 fn yield_against_sleep_of_a_resting_searcher() {
     model(|| {
@@ -102,7 +105,8 @@ fn yield_against_sleep_of_a_resting_searcher() {
     });
 }
 
-/// Something is pushed into the yield queue while the rest of a worker that is asleep ends: one of the two wakes it.
+/// Something is pushed into the yield queue while the rest of a worker that is asleep ends. One of
+/// the two threads wakes that worker.
 ///
 /// Red without the fence in `announce_yielded`, and if the end of a rest is not announced.
 #[test]

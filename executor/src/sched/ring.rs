@@ -1,18 +1,19 @@
-//! A locked ring whose emptiness can be seen without the lock.
+//! A locked ring that can be seen to be empty without its lock.
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, lock};
 use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// An emptied ring larger than this gives its memory back.
+/// An emptied ring that is larger than this gives its memory back.
 pub(super) const KEEP: usize = 4096;
 
-/// A locked ring. Its length is on a line of its own: a worker that keeps looking takes that line away, but whoever
-/// pushes only stores to it, and a store waits for nobody.
+/// A locked ring. Its length is on a cache line of its own. A worker that keeps looking takes that
+/// line away from the pushing thread, but that thread only stores to it, and a store waits for no
+/// other thread.
 pub(super) struct Ring<T> {
     items: CachePadded<Mutex<VecDeque<T>>>,
-    // Written under the lock, read without it.
+    /// The length of `items`. Written under the lock, read without it.
     len: CachePadded<AtomicUsize>,
 }
 
@@ -25,10 +26,10 @@ impl<T> Ring<T> {
         lock(&self.items)
     }
 
-    /// Says how long the ring is now. Before the lock is released.
+    /// Publishes the length of the ring. Called before the lock is released.
     pub(super) fn publish(&self, items: &VecDeque<T>) {
-        // Ordering: release, partner of the acquire in `is_empty`. That an announcement follows the push in the eyes
-        // of a sleeper is the business of the fences around it (`IdleSet::announce`), not of this store.
+        // Ordering: release, partner of the acquire in `count`. It does not order a push against a
+        // worker that goes to sleep: the fences around the push do (`IdleSet::announce`).
         self.len.store(items.len(), Release);
     }
 
@@ -37,7 +38,7 @@ impl<T> Ring<T> {
         self.count() == 0
     }
 
-    /// How many there were a moment ago.
+    /// Returns how many items there were a moment ago.
     #[inline]
     pub(super) fn count(&self) -> usize {
         // Ordering: acquire, partner of the release in `publish`.
@@ -55,7 +56,7 @@ impl<T> Ring<T> {
         self.publish(&items);
     }
 
-    /// Calls `f` with the first so many, under the lock: it must not run user code.
+    /// Calls `f` with at most the first `most` items, under the lock: `f` must not run user code.
     pub(super) fn look_at(&self, most: usize, f: impl FnMut(&T)) {
         self.lock().iter().take(most).for_each(f);
     }
@@ -66,7 +67,7 @@ impl<T> Ring<T> {
         self.publish(&items);
     }
 
-    /// Takes from the front, if there is something and `wanted` says yes.
+    /// Takes the first item, if there is one and it is `wanted`.
     pub(super) fn take_if(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         let mut items = self.lock();
         if !wanted(items.front()?) {
@@ -76,13 +77,13 @@ impl<T> Ring<T> {
         self.publish(&items);
         let emptied = take_if_oversized(&mut items);
         drop(items);
-        // The allocator has locks of its own.
+        // Not under the lock: the allocator has locks of its own.
         drop(emptied);
         first
     }
 }
 
-/// The memory of an emptied ring that has grown large.
+/// Takes the memory of an emptied ring that has grown large.
 pub(super) fn take_if_oversized<T>(items: &mut VecDeque<T>) -> Option<VecDeque<T>> {
     (items.is_empty() && items.capacity() > KEEP).then(|| std::mem::take(items))
 }

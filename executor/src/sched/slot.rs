@@ -1,7 +1,9 @@
-//! Room for one task: the last one woken by the task that runs, to be run next while its data is still in the cache.
+//! The slot: room for one task, the last one woken by the task that runs, to be run next while its
+//! data is still in the cache.
 //!
-//! One owner fills and empties it; thieves may empty it, and do so only when the owner is stuck in a poll. Whoever
-//! swaps the pointer out owns the task: that is the whole protocol, and `slot_against_thief` models it.
+//! One owner fills and empties it. Thieves may empty it, and do so only when the owner is stuck in
+//! a poll, or when the runtime closes. The thread that swaps the pointer out owns the task: that is
+//! the whole protocol, and `slot_against_thief` models it.
 
 use crate::sync::AtomicPtr;
 use std::marker::PhantomData;
@@ -12,22 +14,23 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 ///
 /// # Safety
 ///
-/// `from_pointer(into_pointer(x))` must give back `x`, on any thread if `Self: Send`.
+/// `from_pointer(into_pointer(x))` must give back `x`, on whichever thread it is called.
 pub(crate) unsafe trait PointerSized: Send {
-    /// Gives up ownership into a pointer.
+    /// Turns the value into a pointer, and gives up its ownership.
     fn into_pointer(self) -> NonNull<()>;
 
-    /// Takes ownership back.
+    /// Turns the pointer back into the value, and takes its ownership.
     ///
     /// # Safety
     ///
-    /// `pointer` came from `into_pointer`, and is given back once.
+    /// The caller must pass a `pointer` that came from `into_pointer` of this type, and pass it
+    /// only once.
     unsafe fn from_pointer(pointer: NonNull<()>) -> Self;
 }
 
 /// The slot of one core.
 pub(crate) struct Slot<T: PointerSized> {
-    // Null when empty. Filled by the owner of the core only; emptied by anybody.
+    /// Null when empty. Filled by the core's owner only, emptied by any thread.
     task: AtomicPtr<()>,
     owns: PhantomData<T>,
 }
@@ -37,38 +40,45 @@ impl<T: PointerSized> Slot<T> {
         Self { task: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
     }
 
-    /// Puts a task in and returns the one it displaced. Only the owner of the core may call this.
+    /// Puts a task in and returns the one that it displaced. Only the owner of the core may call
+    /// this.
     #[inline]
     pub(crate) fn put(&self, task: T) -> Option<T> {
         let new = task.into_pointer().as_ptr();
-        // Ordering: relaxed is enough to find the slot empty, for only we fill it.
+        // Ordering: relaxed is enough to find the slot empty, because only this thread fills it.
         if self.task.load(Relaxed).is_null() {
-            // Ordering: release, partner of the acquire in `take`: the thief sees the task as we saw it.
+            // Ordering: release, partner of the acquire in `take`: a thief sees the task as the
+            // owner left it.
             self.task.store(new, Release);
             return None;
         }
-        // Ordering: the release half publishes the new task; the acquire half is not needed by the owner, who put
-        // the old one there itself, but costs nothing and keeps one rule for all who take.
+        // Ordering: the release half publishes the new task to `take`. The owner does not need the
+        // acquire half, because it put the old task there itself; but that costs nothing, and keeps
+        // one rule for all that take.
         let old = self.task.swap(new, AcqRel);
-        // SAFETY: `old` was put here by an earlier `put`, and the swap made us the only one who took it out.
+        // SAFETY: `old` came from `into_pointer` in an earlier `put`. It is passed only once: the
+        // swap took it out of the slot, and no other thread can get it from there any more.
         NonNull::new(old).map(|old| unsafe { T::from_pointer(old) })
     }
 
     /// Takes the task out, if there is one.
     #[inline]
     pub(crate) fn take(&self) -> Option<T> {
-        // Ordering: relaxed, a hint that saves the swap on an empty slot. Nobody relies on seeing a task that was
-        // put a moment ago: the owner sees its own, and a thief comes only when the monitor has seen one.
+        // Ordering: relaxed: a hint that saves the swap on an empty slot. No thread relies on
+        // seeing a task that was put a moment ago: the owner sees its own, and a thief comes only
+        // when the monitor has seen one.
         if self.task.load(Relaxed).is_null() {
             return None;
         }
-        // Ordering: acquire, partner of the release in `put`.
+        // Ordering: acquire, partner of both releases in `put`: the task is seen as the owner left
+        // it.
         let old = self.task.swap(ptr::null_mut(), Acquire);
-        // SAFETY: as in `put`: whoever swaps a pointer out is its only owner.
+        // SAFETY: `old` came from `into_pointer` in `put`. It is passed only once: the swap left
+        // null in the slot, so no other thread can get the same pointer.
         NonNull::new(old).map(|old| unsafe { T::from_pointer(old) })
     }
 
-    /// A glance that may be out of date.
+    /// Returns whether the slot is empty. A glance that may be out of date.
     pub(crate) fn is_empty_relaxed(&self) -> bool {
         self.task.load(Relaxed).is_null()
     }
@@ -82,14 +92,16 @@ impl<T: PointerSized> Drop for Slot<T> {
 
 /// What the tests keep in a slot.
 #[cfg(test)]
-// SAFETY: a box is one non-null pointer, and its value may go to another thread.
+// SAFETY: `into_pointer` leaks the box, and `from_pointer` makes the same box again from its
+// pointer. It may do so on any thread, because the value is `Send`.
 unsafe impl<V: Send> PointerSized for Box<V> {
     fn into_pointer(self) -> NonNull<()> {
         NonNull::from(Box::leak(self)).cast()
     }
 
     unsafe fn from_pointer(pointer: NonNull<()>) -> Self {
-        // SAFETY: the caller gives back, once, what `into_pointer` leaked.
+        // SAFETY: the pointer came from the box that `into_pointer` leaked, and the caller passes
+        // it only once, so the new box is the only owner.
         unsafe { Box::from_raw(pointer.cast().as_ptr()) }
     }
 }
@@ -100,10 +112,11 @@ mod models {
     use crate::sync::{AtomicUsize, model, thread};
     use std::sync::Arc;
 
-    /// The owner puts two tasks and takes; a thief takes. Each task comes out exactly once, whole.
+    /// The owner puts two tasks in and takes; a thief takes. Each task comes out exactly once,
+    /// whole.
     ///
-    /// Red when `put` stores where it must swap (a task lost), and when the release store or the acquire swap is
-    /// relaxed (loom then lets the thief read the value before it was written).
+    /// Red when `put` stores where it must swap (a task lost), and when the release store or the
+    /// acquire swap is relaxed (loom then lets the thief read the value before it was written).
     #[test]
     fn slot_against_thief() {
         model(|| {
@@ -139,13 +152,14 @@ mod models {
     impl Payload {
         fn new(value: usize) -> Self {
             let cell = loom::cell::UnsafeCell::new(0);
-            // SAFETY: nobody else has the cell yet.
+            // SAFETY: no other thread has the cell yet.
             cell.with_mut(|p| unsafe { *p = value });
             Self(cell)
         }
 
         fn read(&self) -> usize {
-            // SAFETY: the slot handed us the box; loom checks that this is true.
+            // SAFETY: no other thread writes the value: the slot handed the box to this thread
+            // alone. Loom checks that this is true.
             self.0.with(|p| unsafe { *p })
         }
     }

@@ -1,4 +1,5 @@
-//! Spare cores: when one is lent, how it comes into use and goes out of it. See "Spare cores" in `blocking/hand_off.md`.
+//! Spare cores: when one is lent, how it comes into use, and how it goes out of use. The protocol
+//! is under "Spare cores" in `blocking/hand_off.md`.
 
 use super::{Local, PointerSized, Scheduler};
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,32 +15,35 @@ pub(crate) enum Whereabouts {
     Recalled,
 }
 
-/// A spare core at one look of the monitor.
+/// A spare core, as the monitor sees it at one look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spare {
     pub(crate) whereabouts: Whereabouts,
-    /// Its holder is in a poll that does not return.
+    /// Whether its holder is in a poll that does not return.
     pub(crate) held: bool,
-    /// Its holder is asleep.
+    /// Whether its holder is asleep.
     pub(crate) asleep: bool,
 }
 
-/// What the monitor does next about a spare core, which it names by its place.
+/// What the monitor does next about a spare core, named by its place among them.
 #[must_use = "a poll may wait for the spare worker"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Move {
     /// Lends it to a thread.
     Lend(usize),
-    /// Leaves it out, though it was recalled.
+    /// Leaves it out, although it was recalled.
     Keep(usize),
+    /// Asks its holder to give it back.
     Recall(usize),
 }
 
-/// The next move towards one spare worker beside each poll that holds its core, as far as there are spare cores. None: they are
-/// where they are to be. `held` is the number of such polls on cores that are no spare ones.
+/// Returns the next move towards one spare worker beside each poll that holds its core, as far as
+/// there are spare cores; `None` if all are where they are to be. `held` is the number of such
+/// polls on cores that are not spare.
 ///
-/// A spare worker that is held itself is not recalled, and is kept if it was: its place among those that run tasks goes to another.
-/// So after the last move no more workers run tasks than there are cores that are no spare ones.
+/// A spare worker that is held itself is not recalled, and is kept if it was: another takes its
+/// place among those that run tasks. So after the last move at most as many workers run tasks as
+/// there are cores that are not spare.
 pub(crate) fn next_move(held: usize, spares: &[Spare]) -> Option<Move> {
     let find = |which: &dyn Fn(&Spare) -> bool| spares.iter().position(which);
     if let Some(place) = find(&|spare| spare.whereabouts == Whereabouts::Recalled && spare.held) {
@@ -49,40 +53,50 @@ pub(crate) fn next_move(held: usize, spares: &[Spare]) -> Option<Move> {
     let out = count(&|spare| spare.whereabouts == Whereabouts::Out);
     let wanted = (held + count(&|spare| spare.held)).min(spares.len());
     if out < wanted {
-        // One that has not come back yet is at work already.
+        // A core that was recalled and has not come back yet has a worker that is at work already.
         let recalled = find(&|spare| spare.whereabouts == Whereabouts::Recalled);
         let here = || find(&|spare| spare.whereabouts == Whereabouts::Here);
         return recalled.map(Move::Keep).or_else(|| here().map(Move::Lend));
     }
-    // One that is asleep comes back at once. The last of them: the fewer cores there are to look at, the better.
+    // A worker that is asleep gives its core back at once. Of several the last one: the fewer cores
+    // are in use, the fewer there are to look at.
     let free = spares.iter().enumerate().filter(|(_, spare)| spare.whereabouts == Whereabouts::Out && !spare.held);
     let recall = free.max_by_key(|(place, spare)| (spare.asleep, *place)).filter(|_| out > wanted);
     recall.map(|(place, _)| Move::Recall(place))
 }
 
 impl<T: PointerSized> Scheduler<T> {
-    /// Sets how many cores are looked at, counted from the first, and how many of them have a worker. The monitor's to call.
+    /// Sets how many cores are looked at, counted from the first, and how many of them have a
+    /// worker. Called by the monitor.
     ///
-    /// A core that is no longer looked at has been [emptied](Self::empty) by its last holder, and the monitor has it back.
+    /// A core that is no longer looked at has been [emptied](Self::empty) by its last holder, and
+    /// the monitor has it back.
     pub(crate) fn set_in_use(&self, cores: usize, workers: usize) {
-        // Ordering: relaxed. The loan of a spare core publishes it to the core's holder, and the holder's fence to those who
-        // look for what that one pushes.
+        // Ordering: relaxed. Before a spare core is lent: the loan publishes this to the core's
+        // holder, and the fence after the holder's push publishes it to the looks that are to find
+        // what was pushed.
         self.in_use.store(cores, Relaxed);
         self.idle.set_workers(workers);
     }
 
-    /// Empties a spare core before it is given back: what is queued there goes to the injector, and a request that the core
-    /// has not answered goes to another. The holder's to call, between two polls and not as a searcher. Returns a worker to
-    /// unpark: one that is idle, if any is, whether work waits or not. It may have found this one in the reactor and parked
-    /// elsewhere, and this one does not come there again.
+    /// Empties a spare core before it is given back: what is queued there goes to the injector, and
+    /// a request that the core has not answered goes to another. Called by the holder, between two
+    /// polls and not as a searcher.
+    ///
+    /// Returns a worker to unpark whether work waits or not: one that is idle, if any is and none
+    /// searches. That worker may have found this one in the reactor and parked elsewhere, and this
+    /// one does not come to the reactor again.
     pub(crate) fn empty(&self, core: &Local<T>) -> Option<usize> {
+        // 1. The queues. Only the holder pushes here, so nothing is added meanwhile.
         let remote = self.remote(core);
         let slot = remote.slot.take();
         let queued = std::iter::from_fn(|| core.deque().pop());
         self.injector.push_batch(slot.into_iter().chain(queued));
         remote.set_may_have_task(false);
+        // 2. Before the announcement, which might otherwise ask this very core to give way.
         self.cease_to_be_polite(core);
         core.take_unannounced();
+        // 3. Announces also what was queued quietly.
         self.announce()
     }
 }
@@ -93,7 +107,7 @@ mod tests {
     use super::*;
     use Whereabouts::{Here, Out, Recalled};
 
-    /// Spare cores none of whose holders is in a poll that does not return, or asleep.
+    /// Returns spare cores whose holders are neither in a poll that does not return nor asleep.
     fn spares<const N: usize>(whereabouts: [Whereabouts; N]) -> [Spare; N] {
         whereabouts.map(|whereabouts| Spare { whereabouts, held: false, asleep: false })
     }
@@ -154,7 +168,7 @@ mod tests {
         assert_eq!(taken, [4, 0, 1, 2, 3], "the slot's first, as it would have been");
     }
 
-    /// It was pushed when nobody was idle, and is announced before the next poll; but there is none.
+    /// What was queued quietly is announced before the next poll, but on this core there is none.
     #[test]
     fn what_gave_way_on_a_spare_core_is_announced_before_it_goes_out_of_use() {
         let (scheduler, locals) = with_spare();

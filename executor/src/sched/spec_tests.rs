@@ -1,7 +1,7 @@
 //! The work-stealing specification, clause by clause, over the scheduler's plain data.
 //!
-//! I: invariants, L: liveness, S: safety, F: fairness. Those that need threads (I7, L1, L2, S1, S2, F1, F2, F5, and F4 again)
-//! are in the integration tests under the same names.
+//! I: invariants, L: liveness, S: safety, F: fairness. The clauses that need threads (I7, L1, L2,
+//! S1, S2, F1, F2, F5, and F4 again) are in the integration tests under the same names.
 
 use super::*;
 use std::collections::HashSet;
@@ -10,7 +10,8 @@ use std::thread;
 
 type Task = Box<usize>;
 
-/// A scheduler whose first core has `queued` tasks in its deque, the oldest being 0, and nothing in its slot.
+/// Returns a scheduler whose first core has `queued` tasks in its deque, the oldest being 0, and
+/// nothing in its slot.
 fn with_queued(cores: usize, queued: usize) -> (Scheduler<Task>, Vec<Local<Task>>) {
     let (scheduler, locals) = Scheduler::new(cores, Settings::default());
     (0..queued).for_each(|task| locals[0].deque().push(Box::new(task)));
@@ -102,7 +103,8 @@ fn i8_a_slot_is_stolen_in_the_fourth_round_only_and_only_from_a_stuck_worker() {
 #[test]
 fn i9_the_injector_has_the_only_lock_on_the_way_to_a_task() {
     let (scheduler, cores) = with_queued(2, 8);
-    // The other lock is the idle set's. Whoever needed one of them here would wait for ever.
+    // The other lock is the idle set's. A function that needed one of them here would wait for
+    // ever.
     scheduler.idle.with_list_locked(|| {
         scheduler.injector.with_locked(|| {
             assert!(scheduler.next(&cores[0]).is_some());
@@ -119,7 +121,7 @@ fn i10_what_a_thief_gets_is_ready_to_run() {
     let (scheduler, cores) = Scheduler::<Box<async_task::Runnable>>::new(2, Settings::default());
     let (runnable, task) = async_task::spawn(async { 7 }, |_| unreachable!("it does not wait"));
     cores[0].deque().push(Box::new(runnable));
-    // Scheduled before it was pushed: the thief runs it without asking anybody.
+    // It was scheduled before it was pushed: the thief runs it and needs nothing else for that.
     let stolen = scheduler.steal(&cores[1], 0, false).expect("one is queued");
     stolen.run();
     assert!(task.is_finished());
@@ -173,8 +175,8 @@ fn s3_a_core_is_held_or_idle_and_never_both() {
     assert!(scheduler.idle.wake_all().is_empty());
 }
 
-/// S2 and S5, and the question asked in crossbeam PR 148: a half-steal must not overshoot while the owner pops.
-/// CVE-2021-32810 was a task popped twice and others lost.
+/// S2 and S5, and the question asked in crossbeam PR 148: a half-steal must not overshoot while the
+/// owner pops. In CVE-2021-32810 a task was popped twice and others were lost.
 #[test]
 fn s5_thieves_and_an_owner_that_pops_take_each_task_exactly_once() {
     const TASKS: usize = 20_000;
@@ -189,7 +191,7 @@ fn s5_thieves_and_an_owner_that_pops_take_each_task_exactly_once() {
             thread::spawn(move || {
                 let mut taken = Vec::new();
                 loop {
-                    // Read before the look: what was pushed before `done` is seen by the last look.
+                    // Read before the look: the last look sees what was pushed before `done`.
                     let last = done.load(std::sync::atomic::Ordering::Acquire);
                     taken.extend(scheduler.steal(&core, 0, false).map(|task| *task));
                     while let Some(task) = core.deque().pop() {
@@ -248,12 +250,12 @@ fn f4_the_slot_runs_at_most_three_times_before_the_deque() {
     let slot = 1_000;
     let mut order = Vec::new();
     for _ in 0..8 {
-        // A ping-pong: whoever runs wakes the other, into the slot.
+        // A ping-pong: the task that runs wakes the other, into the slot.
         let _ = scheduler.push_woken(&cores[0], Box::new(slot));
         let (task, source) = scheduler.next(&cores[0]).expect("the slot is full");
         order.push((*task, source));
         if *task != slot {
-            // The slot's task is still there; take it out so that the next turn starts alike.
+            // The slot's task is still there; it is taken out so that the next turn starts alike.
             drop(scheduler.remote(&cores[0]).slot.take());
         }
     }
@@ -275,7 +277,7 @@ fn f4_the_slot_runs_on_when_nothing_else_waits_with_a_fresh_budget() {
     assert_eq!(sources, [Slot, Slot, Slot, Queue, Slot, Slot, Slot, Queue]);
 }
 
-/// userver 65: a yield that picks the very same task again, though others wait.
+/// userver 65: a yield picked the very same task again, though others waited.
 #[test]
 fn a_task_that_yields_goes_behind_everything_queued() {
     let (scheduler, cores) = with_queued(1, 3);
@@ -285,7 +287,8 @@ fn a_task_that_yields_goes_behind_everything_queued() {
     assert_eq!(order, [1, 2, 0]);
 }
 
-/// tokio PR 6876 in small: what a worker put into its own deque between two polls is announced before the next poll.
+/// tokio PR 6876 in small: what a worker put into its own deque between two polls is announced
+/// before the next poll.
 #[test]
 fn a_yielded_task_is_announced_before_another_is_polled() {
     let (scheduler, cores) = with_queued(2, 1);
@@ -319,7 +322,8 @@ fn an_overdue_task_leaves_again_at_its_first_yield_point() {
     assert_eq!(scheduler.yield_point(core, &AlwaysAt(100)), Some(Way::Park));
 }
 
-/// userver 65 again: past the slot's three turns the deque goes first, and what is in it is the task that gives way.
+/// userver 65 again: after the slot's three turns the deque goes first, and what is in it is the
+/// task that gives way.
 #[test]
 fn what_a_task_gives_way_to_goes_first_whatever_the_turn_of_the_slot() {
     let (scheduler, cores) = Scheduler::<Task>::new(1, Settings::default());
@@ -335,7 +339,7 @@ fn what_a_task_gives_way_to_goes_first_whatever_the_turn_of_the_slot() {
     assert_eq!(order, [7, 100]);
 }
 
-/// Whoever took the work that it was asked for does not ask others for the same.
+/// A core that took the work which it was asked for does not ask others for the same.
 #[test]
 fn a_request_that_was_answered_is_not_passed_on() {
     let (scheduler, cores) = Scheduler::<Task>::new(8, Settings::default());
@@ -351,7 +355,7 @@ fn a_request_that_was_answered_is_not_passed_on() {
     assert_eq!(asked(), [1]);
 }
 
-/// The monitor may be late: it asks a poll that is over while the next one begins.
+/// The monitor may be late: it asks a poll that is over, while the next one begins.
 #[test]
 fn a_late_request_to_return_does_not_shut_out_the_next() {
     let (scheduler, cores) = Scheduler::<Task>::new(1, Settings::default());
@@ -437,7 +441,7 @@ fn what_waits_behind_a_stuck_core_is_taken_over_by_one_that_never_searches() {
     assert_eq!(scheduler.cores()[1].steals(), (2, 2), "it counts as stolen");
 }
 
-/// Says that every core is stuck in the poll that it is in.
+/// Marks every core as stuck in the poll that it is in, as a look of the monitor would.
 fn look_as_the_monitor(scheduler: &Scheduler<Task>) {
     scheduler.cores().iter().for_each(|core| core.mark_stuck(core.polling()));
     scheduler.set_stuck(true);

@@ -1,10 +1,10 @@
-//! A seeded stepper: virtual workers, lowered threads and a monitor take random steps over the real queues, the real idle set
-//! and the real interrupts, by a virtual clock.
+//! A seeded stepper: virtual workers, lowered threads and a monitor take random steps over the real
+//! queues, the real idle set and the real interrupts, by a virtual clock.
 //!
-//! One step is one call of a scheduling function, so that between any two calls of one worker any calls of the others
-//! may fall: between a push and its announcement, between a count-out and the second look, between a yield point and the
-//! push of the task that gives way. After every step the invariants are checked. A failure prints its seed, and the seed
-//! replays it.
+//! One step is one call of a scheduling function. So any calls of the others may fall between two
+//! calls of one worker: between a push and its announcement, between a count-out and the second
+//! look, between a yield point and the push of the task that gives way. The invariants are checked
+//! after every step. A failure prints its seed, and the seed replays it.
 
 mod books;
 mod lowered;
@@ -16,13 +16,13 @@ use books::{Books, Place};
 use lowered::{Lowered, SITES};
 use weather::Weather;
 
-/// A virtual task. What it does in a poll is drawn when it runs.
+/// A virtual task. What it does in a poll is drawn as it runs.
 struct Task {
     id: u64,
     background: bool,
     /// Where it was spawned.
     site: usize,
-    /// It changed places when it was polled last.
+    /// Whether it changed places when it was polled last.
     swapped: bool,
 }
 
@@ -70,9 +70,9 @@ struct Worker {
     state: State,
     searching: bool,
     token: bool,
-    /// Its core is a spare one, and is wanted back.
+    /// Whether its core is a spare one, and is wanted back.
     recalled: bool,
-    /// The monitor knows that its poll does not return.
+    /// Whether the monitor knows that its poll does not return.
     holds: bool,
 }
 
@@ -81,21 +81,21 @@ struct Stepper {
     workers: Vec<Worker>,
     rng: fastrand::Rng,
     books: Books,
-    // The task in each core's slot, or that was there last.
+    /// The task in each core's slot, or the last one that was there.
     slots: Vec<u64>,
     spawned: u64,
     now: u64,
-    // Threads without a core that have pushed and not announced yet.
+    /// What threads without a core have pushed and not announced yet.
     outside_owes: Vec<Push>,
     lowered: Lowered,
     weather: Weather,
-    // How many of `workers` are on cores that are no spare ones.
+    /// How many of `workers` are on cores that are not spare.
     cores: usize,
     resumed: usize,
     interrupted: usize,
     retired: usize,
     rested: usize,
-    // Polls that the monitor knew not to return, and that have returned since it looked.
+    /// Polls that the monitor knew not to return, and that have returned since it looked.
     returned: usize,
 }
 
@@ -156,7 +156,8 @@ impl Stepper {
         self.unpark(woken);
     }
 
-    /// One step of a thread that is no worker: a push, an announcement, or the monitor.
+    /// Makes one step of a thread that is no worker: a push, an announcement, or a look of the
+    /// monitor.
     fn step_outside(&mut self) {
         if !self.outside_owes.is_empty() && self.rng.bool() {
             let push = self.outside_owes.swap_remove(self.rng.usize(..self.outside_owes.len()));
@@ -170,7 +171,8 @@ impl Stepper {
         }
     }
 
-    /// A thread without a core makes a task runnable, which the books have in the injector. What it owes.
+    /// Makes a task runnable from a thread without a core. The books have it in the injector.
+    /// Returns what the thread owes.
     fn push_from_outside(&mut self, task: Box<Task>) -> Push {
         if task.background && self.scheduler.defers_background() {
             self.books.insert(task.id, Place::Yielded);
@@ -182,7 +184,7 @@ impl Stepper {
         }
     }
 
-    /// One step of a worker. False if it is asleep.
+    /// Makes one step of a worker. Returns false if it is asleep.
     fn step(&mut self, index: usize) -> bool {
         self.now += 1;
         let state = std::mem::replace(&mut self.workers[index].state, State::Choose);
@@ -323,7 +325,7 @@ impl Stepper {
         true
     }
 
-    /// Nothing to resume: search, unless that is done.
+    /// Goes on with nothing to resume: searches, unless that is done.
     fn after_resume(&mut self, index: usize, searched_all: bool) -> State {
         if searched_all {
             return State::CountOut;
@@ -343,7 +345,7 @@ impl Stepper {
         if self.workers[index].searching { State::Found(task, source) } else { State::BeforePoll(task, source) }
     }
 
-    /// What a running task may do: spawn, yield, come to a yield point, end, or go on.
+    /// Makes one step of a poll: spawns, yields, comes to a yield point, ends, or goes on.
     fn step_poll(&mut self, index: usize, task: Box<Task>) -> State {
         let Weather { spawn, yields, yield_points, stretches, end, .. } = self.weather;
         let dice = self.rng.u32(..100);
@@ -362,7 +364,8 @@ impl Stepper {
         } else if dice < spawn + yields + yield_points {
             let asked = self.scheduler.polite.is_interrupted(index);
             self.interrupted += usize::from(asked);
-            // Who is to rest was asked to return, and then yield points ask whoever is idle.
+            // A worker that is to rest was asked to return: its yield points ask even while one is
+            // idle.
             match busy || self.scheduler.idle.rests(index) {
                 // A background task without yield points: its next operation is cut short.
                 _ if asked && task.background && self.rng.bool() => match defers {
@@ -405,7 +408,8 @@ impl Stepper {
         let foreground = !child.background;
         let announce = self.scheduler.push_woken(core, child);
         assert_eq!(displaced.is_some(), announce == Announce::Owed);
-        // As in `Worker::mind_the_slot`. What a yield point does while somebody is idle is `hand_over_slot` too.
+        // As in `Worker::mind_the_slot`. A yield point beside an idle worker calls `hand_over_slot`
+        // too.
         if foreground && self.scheduler.idle.nobody_idle() {
             self.scheduler.interrupt_own(core);
         } else if foreground && task.background {
@@ -433,7 +437,7 @@ impl Stepper {
         for worker in &self.workers {
             assert!(worker.core.deque().len() <= DEQUE_CAPACITY, "the deque holds more than it may");
             about_to |= match worker.state {
-                // Between two polls it has yet to announce what it queued.
+                // Between two polls: it has yet to announce what it queued.
                 State::Choose | State::BeforePoll(..) => worker.core.unannounced() != Quiet::Nothing,
                 State::Resume { .. } | State::Resuming { .. } => true,
                 State::Found(..) | State::Announce(..) | State::CountedOut(CountedOut::LookAgain) => true,
@@ -441,14 +445,16 @@ impl Stepper {
             };
             all_poll &= matches!(worker.state, State::Polling(_) | State::Stretch(_) | State::Retired);
         }
-        // I5: while work is queued and a worker is idle, somebody searches or is about to.
-        // By the books: the slot of a stuck worker is announced by the monitor, again and again.
+        // I5: while work is queued and a worker is idle, one searches or is about to. What is
+        // queued is taken from the books, without slots: the monitor announces that of a stuck
+        // worker, again and again.
         let queued = self.books.waiting + self.books.gave_way > 0;
-        // What is in the yield queue is not for those that rest.
+        // What is in the yield queue is not for workers that rest.
         let queued = queued || self.books.yielded > 0 && self.scheduler.idle.any_serves_idle();
         let stranded = counts.idle() > 0 && counts.searching() == 0 && queued;
         assert!(!stranded || about_to, "work is queued, a worker is idle, and nobody searches: {counts:?}");
-        // The second rule of `yielding.md`: nobody polite goes on beside work that waits, unless one has been asked.
+        // The second rule of `yielding.md`: beside work that waits, polite tasks go on only if one
+        // of them has been asked.
         let polite = &self.scheduler.polite;
         let mut cores = 0..self.workers.len();
         if all_poll && !about_to && cores.clone().any(|core| polite.is_armed(core)) {
@@ -457,7 +463,7 @@ impl Stepper {
         }
     }
 
-    /// S2 and L3: left to themselves, the workers finish everything and go to sleep.
+    /// S2 and L3: left alone, the workers finish everything and go to sleep.
     fn run_out(&mut self) {
         self.weather = Weather::CALM;
         while !self.outside_owes.is_empty() {
@@ -479,7 +485,7 @@ impl Stepper {
     }
 }
 
-/// How often each of what makes a run worth something happened.
+/// Makes a run. Returns how often each event happened without which the run proves little.
 fn run(cores: usize, seed: u64, steps: usize) -> [(&'static str, usize); 5] {
     struct Seed(usize, u64);
     impl Drop for Seed {
@@ -513,8 +519,8 @@ fn run(cores: usize, seed: u64, steps: usize) -> [(&'static str, usize); 5] {
     ]
 }
 
-/// A million steps in a debug build, twenty million in a release build. The yield queue is drained only when every
-/// queue is empty: checked whenever something leaves it.
+/// Makes a million steps in a debug build, twenty million in a release build. Whenever something
+/// leaves the yield queue, checks that every other queue is empty.
 #[test]
 fn invariants_hold_after_every_step() {
     // Few workers make the narrow races likely, many the wide ones.
@@ -526,6 +532,6 @@ fn invariants_hold_after_every_step() {
             totals.iter_mut().zip(counts).for_each(|(total, (what, count))| *total = (what, total.1 + count));
         }
     }
-    // The test is worth something only if these happen.
+    // The test proves something only if these happen.
     assert!(totals.iter().all(|&(_, total)| total > 500), "{totals:?}");
 }

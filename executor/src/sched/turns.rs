@@ -1,28 +1,32 @@
 //! How a core shares its time between its own queue and the injector.
 //!
-//! By ticks as long as polls are short: every [`INJECTOR_TICK`]th goes to the injector, and nobody reads a clock. But 61 polls
-//! of 10 ms each are most of a second. So a core that sees something in the injector, and has queued work of its own, looks at
-//! the clock: the injector goes first when this core has not been there for [`PATIENCE`]. That holds from the first long poll
-//! on, because a clock is read before the next; and it costs nothing while the injector is empty.
+//! As long as polls are short, by ticks: every [`INJECTOR_TICK`]th goes to the injector. But 61
+//! polls of 10 ms each are most of a second. So a core that sees something in the injector looks at
+//! the clock, and the injector goes first when this core has not been there for [`PATIENCE`]. That
+//! holds from the first long poll on, because the clock is read before the next. It costs nothing
+//! while the injector is empty.
 //!
-//! What the core takes then depends on its own queue. Usually it takes its fair share of the injector and runs the first of it;
-//! the others go to the back of its deque, which is served within microseconds. If that would take longer than [`PATIENCE`], as
-//! far as the polls since the last visit tell, it takes one at a time, and the injector keeps its turn for as long as the core's
-//! own tasks had theirs: each side has half of the time, however long the polls on either are.
+//! What the core takes then depends on its own queue. Usually it takes its fair share of the
+//! injector and runs the first of it. The others go to the back of its deque, which is served
+//! within microseconds. If that would take longer than [`PATIENCE`], as far as the polls since the
+//! last visit tell, the core takes one task at a time, and the injector keeps its turn for as long
+//! as the core's own tasks had theirs. So each side has half of the time, however long the polls of
+//! either are.
 //!
-//! tokio looks at its injection queue every so many polls, and learns how many from how long they take: the first long polls
-//! after short ones hold it up for as many.
+//! tokio looks at its injection queue once in a number of polls, and learns that number from how
+//! long the polls take. There, the first long polls after short ones delay the queue by the number
+//! that the short ones allowed.
 
 use super::INJECTOR_TICK;
 use std::cell::Cell;
 
-/// How long the injector may be left alone, in nanoseconds.
+/// For how long the injector may be left alone, in nanoseconds.
 const PATIENCE: u64 = 100_000;
 
-/// The longest turn of the injector: what the monitor grants a poll.
+/// The longest turn of the injector, in nanoseconds: what the monitor grants a poll.
 const SLICE: u64 = 10_000_000;
 
-/// Who goes first at a tick.
+/// What goes first at a tick.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InjectorTurn {
@@ -34,25 +38,27 @@ pub(super) enum InjectorTurn {
     Share,
 }
 
-/// Whose turn it is.
+/// Whose turn it is on one core.
 #[derive(Debug, Default)]
 pub(super) struct InjectorTurns {
-    // The last visit by the clock, or the end of the injector's turn: when, and at which tick.
+    /// When the last visit by the clock was, or the injector's turn ended.
     since: Cell<u64>,
+    /// The tick at that moment.
     since_tick: Cell<u32>,
-    // The injector's turn lasts until then. Zero if it had none since the core's own began.
+    /// When the injector's turn ends. Zero if it had none since the core's own began.
     until: Cell<u64>,
 }
 
 impl InjectorTurns {
-    /// Something waits in the injector, and the core has `queued` tasks of its own.
+    /// Decides what goes first at this tick. Something waits in the injector, and the core has
+    /// `queued` tasks of its own.
     pub(super) fn next(&self, tick: u32, now: u64, queued: usize) -> InjectorTurn {
         if now < self.until.get() {
             self.count_from(tick, now);
             return InjectorTurn::One;
         }
         if self.until.take() != 0 && tick.wrapping_sub(self.since_tick.get()) == 1 {
-            // What was taken last was the injector's, and has used up its turn.
+            // The last task was one of the injector's, and has used up the injector's turn.
             self.count_from(tick, now);
             return InjectorTurn::Not;
         }
@@ -76,20 +82,22 @@ impl InjectorTurns {
     }
 }
 
-/// Whether a core's deque takes long, by the clock. Then what becomes runnable on the core goes to the injector instead, which
-/// shares the core's time with the deque, and from which other cores take too. Otherwise each would wait for all the long ones.
+/// Whether a core's deque takes long, by the clock. If it does, what becomes runnable on the core
+/// goes to the injector instead: that shares the core's time with the deque, and other cores take
+/// from it, too. In the deque each task would wait for all the long ones.
 #[derive(Debug, Default)]
 pub(super) struct QueueLength {
     long: Cell<bool>,
+    /// When the deque stops counting as long, unless it is seen to be long again.
     until: Cell<u64>,
 }
 
-/// For how long a deque is taken for long after it was seen to be: short polls in between, of what went ahead of it, say
-/// nothing about those that wait in it.
+/// For how long a deque counts as long after it was seen to be, in nanoseconds. Short polls in
+/// between, of what went ahead of it, say nothing about the tasks that wait in it.
 const STAYS_LONG: u64 = 100_000_000;
 
 impl QueueLength {
-    /// The deque takes so long, if its polls are like those of late.
+    /// Learns that the deque takes `whole_queue` nanoseconds, if its polls are like the last ones.
     pub(super) fn learn(&self, now: u64, whole_queue: u64) {
         if whole_queue > PATIENCE {
             self.until.set(now + STAYS_LONG);
@@ -166,7 +174,7 @@ mod tests {
         assert!(!queue.is_long());
     }
 
-    /// A clock that goes back, by whatever reason, is not a turn for ever.
+    /// The injector's turn is bounded, however long the clock says that the core's own turn was.
     #[test]
     fn its_turn_ends() {
         let turns = InjectorTurns::default();

@@ -1,25 +1,28 @@
-//! The low-priority queue: what has given way, and waits until nothing else can run.
+//! The yield queue: what has given way, and waits until nothing else can run.
 //!
-//! One locked ring, first in, first out. A lock is enough: a task comes here when it gives way to another, or when a
-//! background task becomes runnable on a busy machine, and leaves when a worker has nothing else to do. First in, first
-//! out is not fairness (a task that nobody makes give way runs on for ever), but it keeps one that did from going before
-//! those that gave way earlier.
+//! One locked ring, first in, first out. A lock is enough: a task comes here when it gives way to
+//! another, or when a background task becomes runnable on a busy machine. It leaves when a worker
+//! has nothing else to do.
+//!
+//! First in, first out is not fairness: a task that no other makes give way runs on for ever. But
+//! it keeps a task that gave way from going before those that gave way earlier.
 
 use super::ring::Ring;
 use std::task::Waker;
 
 /// What waits in the yield queue.
 pub(crate) enum Yielded<T> {
-    /// A task. Whoever takes it out runs it.
+    /// A task. The worker that takes it out runs it.
     Task(T),
-    /// A thread in `block_on`, whose own future has given way. Whoever takes it out wakes it.
+    /// A thread in `block_on` whose own future has given way. The thread that takes it out wakes
+    /// it.
     Thread(Waker),
 }
 
 /// Something that waits in the yield queue.
 pub(crate) struct Entry<T> {
     pub(crate) yielded: Yielded<T>,
-    /// When it came, by the clock of whoever pushed it. Zero if nobody asks.
+    /// When it came, by the clock of the pushing thread. Zero if its waiting time is not measured.
     pub(crate) since: u64,
 }
 
@@ -33,7 +36,7 @@ impl<T> YieldQueue<T> {
         Self { ring: Ring::new() }
     }
 
-    /// Whether there was nothing in the queue a moment ago.
+    /// Returns whether there was nothing in the queue a moment ago.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.ring.is_empty()
@@ -43,23 +46,23 @@ impl<T> YieldQueue<T> {
         self.ring.push(Entry { yielded, since });
     }
 
-    /// Takes the one that waits longest.
+    /// Takes the entry that has waited longest.
     pub(crate) fn take(&self) -> Option<Entry<T>> {
         self.ring.take_if(|_| true)
     }
 
-    /// Calls `f` with the first so many, and since when they are here (zero if nobody asked), under a lock: it must not run
-    /// user code.
+    /// Calls `f` with at most the first `most` entries, and since when each is here (zero if that
+    /// is not measured), under a lock: `f` must not run user code.
     pub(crate) fn look_at(&self, most: usize, mut f: impl FnMut(&Yielded<T>, u64)) {
         self.ring.look_at(most, |entry| f(&entry.yielded, entry.since));
     }
 
-    /// How many there were a moment ago.
+    /// Returns how many entries there were a moment ago.
     pub(crate) fn len(&self) -> usize {
         self.ring.count()
     }
 
-    /// Takes the one that waits longest, if it came at `deadline` or before.
+    /// Takes the entry that has waited longest, if it came at `deadline` or before.
     pub(super) fn take_from_before(&self, deadline: u64) -> Option<Entry<T>> {
         self.ring.take_if(|entry| entry.since <= deadline)
     }
@@ -77,7 +80,7 @@ impl<T> YieldQueue<T> {
         threads.into_iter().for_each(Waker::wake);
     }
 
-    /// Takes a task to be dropped; threads on the way to it are woken.
+    /// Takes a task to be dropped. Wakes the threads that wait before it.
     pub(crate) fn take_task(&self) -> Option<T> {
         loop {
             match self.take()?.yielded {

@@ -1,4 +1,5 @@
-//! Where every virtual task is, as the test keeps the books: it must be in exactly one place (I1, I2, S1).
+//! Where every virtual task is, by the books of the test: it must be in exactly one place (I1, I2,
+//! S1).
 
 use std::collections::HashMap;
 
@@ -6,7 +7,8 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Slot(usize),
-    /// In a deque or the injector. Not `waiting`: it has given way, and no other has to give way to it.
+    /// In a deque or the injector. If not `waiting`, it has given way, and no other has to give way
+    /// to it.
     Queued {
         waiting: bool,
     },
@@ -22,9 +24,11 @@ pub(super) enum Place {
 #[derive(Default)]
 pub(super) struct Books {
     places: HashMap<u64, Place>,
-    // How many are in a deque or the injector and wait, are there and have given way, are in the yield queue.
+    /// How many are in a deque or the injector and wait.
     pub(super) waiting: usize,
+    /// How many are in a deque or the injector and have given way.
     pub(super) gave_way: usize,
+    /// How many are in the yield queue.
     pub(super) yielded: usize,
 }
 
@@ -55,7 +59,7 @@ impl Books {
         before
     }
 
-    /// A task changes places; it must have been where the books say.
+    /// Moves a task from one place to another. It must have been where the books say.
     pub(super) fn moves(&mut self, id: u64, from: impl FnOnce(Place) -> bool, to: Place) {
         let before = self.insert(id, to);
         assert!(before.is_some_and(from), "task {id} is in two places: {before:?}, and now {to:?}");

@@ -1,8 +1,10 @@
-//! Lowered threads, which the kernel may stop between any two of their steps, and for how long it likes.
+//! Lowered threads, which the kernel may stop between any two of their steps, and for any length of
+//! time.
 //!
-//! They hold no core: what a poll there wakes or spawns is pushed as from any thread outside, and announced later. Which tasks
-//! they get follows from the spawn location, as in `Worker::poll_background`: a task of a place that is known to overrun goes
-//! to them when a worker has chosen it.
+//! They hold no core: what a poll there wakes or spawns is pushed as from any thread outside, and
+//! announced later. Which tasks they get follows from the spawn location, as in
+//! `Worker::poll_background`: when a worker has chosen a task of a place that is known to overrun,
+//! the task goes to them.
 
 use super::books::Place;
 use super::{Push, Stepper, Task};
@@ -15,7 +17,7 @@ pub(super) const SITES: usize = 3;
 pub(super) struct Lowered {
     queue: VecDeque<Box<Task>>,
     threads: Vec<Thread>,
-    /// Polls of tasks from there overrun.
+    /// For each spawn location, whether polls of tasks from there overrun.
     pub(super) long: [bool; SITES],
     pub(super) polls: usize,
 }
@@ -25,7 +27,7 @@ enum Thread {
     /// Waits for a task.
     Waits,
     Polls(Box<Task>),
-    /// Has pushed something, and not told anybody yet.
+    /// Has pushed something, and not announced it yet.
     Owes(Option<Box<Task>>, Push),
 }
 
@@ -39,24 +41,24 @@ impl Lowered {
         self.threads.len()
     }
 
-    /// Whether a thread has still to announce what it pushed.
+    /// Returns whether a thread has yet to announce what it pushed.
     pub(super) fn owes(&self) -> bool {
         self.threads.iter().any(|thread| matches!(thread, Thread::Owes(..)))
     }
 
-    /// Queues a task, which the books say is there.
+    /// Queues a task that the books have here.
     pub(super) fn push(&mut self, task: Box<Task>) {
         self.queue.push_back(task);
     }
 }
 
 impl Stepper {
-    /// Whether tasks like this one are left to lowered threads.
+    /// Returns whether tasks like this one are left to lowered threads.
     pub(super) fn is_lowered(&self, task: &Task) -> bool {
         task.background && self.lowered.long[task.site]
     }
 
-    /// One step of a lowered thread. False if it has nothing to do.
+    /// Makes one step of a lowered thread. Returns false if it has nothing to do.
     pub(super) fn step_lowered(&mut self, index: usize) -> bool {
         self.now += 1;
         let thread = std::mem::replace(&mut self.lowered.threads[index], Thread::Waits);
@@ -91,7 +93,7 @@ impl Stepper {
                 self.lowered.push(task);
                 return Thread::Waits;
             }
-            // Its place is forgiven: it goes back to the workers.
+            // Its place is forgiven by now: the task goes back to the workers.
             self.books.moves(task.id, from, Place::Queued { waiting: true });
             let push = self.push_from_outside(task);
             Thread::Owes(None, push)

@@ -1,18 +1,20 @@
-//! The monitor, as the stepper has it: spare workers beside polls that do not return, workers that rest, stuck slots.
+//! The stepper's monitor: spare workers beside polls that do not return, workers that rest, stuck
+//! slots.
 //!
-//! When it looks, and what it notices then, is drawn; what it does about spare workers is [`next_move`], as in the real one.
+//! When it looks, and what it notices then, is drawn. What it does about spare workers is
+//! [`next_move`], as in the real one.
 
 use super::books::Place;
 use super::lowered::SITES;
 use super::*;
 
 impl Stepper {
-    /// One of the monitor's looks, or a part of one.
+    /// Makes one of the monitor's looks, or a part of one.
     pub(super) fn step_monitor(&mut self) {
         match self.rng.u8(..8) {
             0..4 => self.look_at_polls(),
             4 => {
-                // It is not bound to any of the numbers that it sees.
+                // Any number: the decision is not bound by the figures that the monitor sees.
                 let resting = self.rng.usize(..=self.cores);
                 self.rest(resting);
                 let in_poll = |core: usize| matches!(self.workers[core].state, State::Polling(_));
@@ -25,7 +27,7 @@ impl Stepper {
                     self.outside_owes.push(Push::Foreground);
                 }
             }
-            // The polls from there have been short for a while.
+            // The polls from that place have been short for a while.
             6 => self.lowered.long[self.rng.usize(..SITES)] = false,
             _ => {}
         }
@@ -76,9 +78,9 @@ impl Stepper {
         }
     }
 
-    /// At no step do more workers run tasks than there are cores that are no spare ones: not counted are those that are held,
-    /// which have company, and those that have been asked to retire. A poll that held its core and has returned is one too many
-    /// until the monitor looks.
+    /// Checks that never more workers run tasks than there are cores that are not spare. Not
+    /// counted are workers that are held, which have company, and those that have been asked to
+    /// retire. A poll that held its core and has returned is one more until the monitor looks.
     pub(super) fn check_workers_at_work(&self) {
         let at_work = |worker: &&Worker| !worker.holds && !worker.recalled && !matches!(worker.state, State::Retired);
         let at_work = self.workers.iter().filter(at_work).count();
@@ -92,7 +94,7 @@ impl Stepper {
         self.scheduler.set_in_use(last.max(self.cores), workers);
     }
 
-    /// A spare core goes back to the monitor, with nothing left in it.
+    /// Gives a spare core back to the monitor, with nothing left in it.
     pub(super) fn retire(&mut self, index: usize) {
         let in_slot = self.slots[index];
         if self.books.place(in_slot) == Some(Place::Slot(index)) {

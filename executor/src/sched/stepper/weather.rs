@@ -1,16 +1,19 @@
-//! How busy it is for a while: races need storms as well as lulls in which the workers get to sleep.
+//! How busy it is for a while: races need storms, and also lulls in which the workers get to sleep.
 
 /// What virtual threads and tasks do, and how often.
 #[derive(Clone, Copy)]
 pub(super) struct Weather {
     /// One step outside in this many is a push; zero for none.
     pub(super) push_one_in: u32,
-    /// Of a hundred steps in a poll, this many spawn, yield, come to a yield point (or, if of the background, to an
-    /// operation), begin a stretch that reaches none, and end. The rest go on polling.
+    /// Of a hundred steps in a poll, this many spawn.
     pub(super) spawn: u32,
+    /// This many yield.
     pub(super) yields: u32,
+    /// This many come to a yield point or, in a background task, to an operation.
     pub(super) yield_points: u32,
+    /// This many begin a stretch that reaches neither.
     pub(super) stretches: u32,
+    /// This many end the poll and its task. The rest go on polling.
     pub(super) end: u32,
     /// Of a hundred new tasks, this many are of the background.
     pub(super) background: u32,
