@@ -1,13 +1,19 @@
-//! The threads that block: they run the jobs of `spawn_blocking`, and stand in for workers that block in a task.
+//! The threads that block: they run the jobs of `spawn_blocking`, and stand in for workers that
+//! block in a task.
 //!
-//! One lock, and a parking place for each thread. Who waits for a duty is called in reverse order, so that those who wait
-//! the longest get to the end of their patience, and leave. Growth is in two steps: some threads are started at once when
-//! there is a job and nobody to take it; after that the monitor adds a few at a time while jobs wait (*throttled*: a burst
-//! of ten thousand short jobs does not make hundreds of threads), but always some (jobs may wait for each other). Of lowered
-//! threads there are as many as workers, and more only if jobs wait and none of those that run comes to its end.
+//! One lock guards everything, and each thread has its own place to park. Threads that wait for a
+//! duty are called in reverse order: those that have waited longest reach the end of their
+//! patience, and end.
 //!
-//! Written here and not taken from the `blocking` crate: that has one pool for the process, which nobody can shut down or
-//! ask what it is stuck in; a job waits for ever if the OS refuses its first thread; and it cannot lend a thread to a core.
+//! Growth is in two steps. Some threads are started at once when a job comes and no thread is free
+//! to take it. After that the monitor adds a few at a time while jobs wait. That throttles growth,
+//! so a burst of ten thousand short jobs does not make hundreds of threads, but never stops it,
+//! because jobs may wait for each other. There are at most as many lowered threads as workers, and
+//! more only if jobs wait and none of the running ones comes to its end.
+//!
+//! This is not the `blocking` crate, because that has one pool for the process, which cannot be
+//! shut down or asked what it is stuck in; a job there waits for ever if the OS refuses its first
+//! thread; and it cannot lend a thread to a core.
 
 mod end;
 
@@ -29,7 +35,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
-/// The last thread waits for so many times as long as the others: whoever blocks every now and then finds it there.
+/// How many times as long as the others the last idle thread waits before it ends: a program that
+/// blocks every now and then finds it there.
 const LAST_STAYS: u32 = 20;
 
 /// How a crew is made up.
@@ -37,11 +44,12 @@ const LAST_STAYS: u32 = 20;
 pub(crate) struct Articles {
     pub(crate) thread_name: String,
     pub(crate) stack_size: Option<usize>,
-    /// How many threads there may be, those that stand in for workers not counted.
+    /// The most threads that run jobs, not counting those that stand in for workers.
     pub(crate) most: usize,
-    /// How many are started as soon as there is something to do.
+    /// How many threads are started as soon as there is something to do.
     pub(crate) prompt: usize,
-    /// As [`Self::most`], with those that are started because no other comes back from what it does.
+    /// As [`Self::most`], plus the threads that are started because no other comes back from its
+    /// job.
     pub(crate) most_with_relief: usize,
     /// How long a thread waits for the next duty before it ends.
     pub(crate) keep_alive: Duration,
@@ -53,9 +61,9 @@ pub(crate) struct Articles {
 pub(crate) enum Kind {
     /// Blocking jobs, and standing in for workers.
     Blocking,
-    /// Blocking jobs of the background. Lowered threads.
+    /// Blocking jobs of the background, on lowered threads.
     Background,
-    /// Polls of background tasks that the OS is to preempt (`lowered.rs`). Lowered threads.
+    /// Polls of background tasks that the OS is to preempt (`lowered.rs`), on lowered threads.
     Lowered,
 }
 
@@ -64,7 +72,7 @@ impl Kind {
         if self == Self::Blocking { Class::Foreground } else { Class::Background }
     }
 
-    /// How threads are named.
+    /// Returns the part of the threads' names that says the kind.
     fn suffix(self) -> &'static str {
         match self {
             Self::Blocking => "bl",
@@ -77,13 +85,14 @@ impl Kind {
 /// What a thread of the crew is called for.
 enum Duty {
     Job(Runnable),
-    /// To drop a job that the shutdown has given up on.
+    /// Drops a job that the shutdown has given up on.
     Drop(Runnable),
-    /// To hold a core, if it is still to be had.
+    /// Holds a core, if the loan is still open.
     StandIn(usize, Loan),
 }
 
-/// What is left when the OS refuses a thread and there is no other.
+/// What is left to the caller when the OS refuses a thread: jobs that no other thread is sure to
+/// take.
 #[must_use = "its handles have to be told"]
 struct Unserved {
     jobs: VecDeque<Runnable>,
@@ -101,7 +110,7 @@ enum Next {
     End,
 }
 
-/// What a thread is stuck in.
+/// What a thread is in, or a job that waits for a thread. For reports.
 #[derive(Debug, Clone)]
 pub(crate) struct Work {
     pub(crate) id: Id,
@@ -109,11 +118,11 @@ pub(crate) struct Work {
     pub(crate) spawned_at: &'static Location<'static>,
     /// The worker that it ran on before it lost its core; none for a job.
     pub(crate) worker: Option<usize>,
-    /// When a thread came to it; none for a job that waits for one.
+    /// When a thread began it; none for a job that waits for one.
     pub(crate) since: Option<Instant>,
 }
 
-/// How many there are.
+/// How many jobs and threads there are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Census {
     pub(crate) queued: usize,
@@ -124,59 +133,67 @@ pub(crate) struct Census {
 /// The blocking threads of one runtime.
 pub(crate) struct Crew {
     articles: Articles,
+    /// Guards everything that the threads share. No user code runs under it.
     state: Mutex<State>,
+    /// Notified when a thread has ended or is away no more: what [`Self::wait_ended`] waits for.
     one_fewer: Condvar,
-    // Jobs wait and nobody was free to take them.
+    /// Whether jobs wait and no thread was free to take them. Set by the thread that finds that,
+    /// cleared by the monitor under the lock.
     stalled: AtomicBool,
-    // How many jobs wait. Written under the lock, read by the yield points of lowered polls.
+    /// How many jobs wait. Written under the lock; read by the yield points of lowered polls, by
+    /// dumps, and by the monitor before it sleeps.
     queued: AtomicUsize,
-    // How many jobs were begun. Written under the lock, read by the monitor.
+    /// How many jobs were begun. Written under the lock, read by the monitor.
     begun: AtomicU64,
-    // How many threads are in a job. Written under the lock, read by workers that would linger.
+    /// How many threads are in a job. Written under the lock, read by workers that would linger.
     running: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
+    /// The cores that wait for a stand-in, each with its latest loan.
     loans: VecDeque<(usize, Loan)>,
-    // Jobs that were accepted and wait for a thread.
+    /// The jobs that were accepted and wait for a thread.
     jobs: VecDeque<Runnable>,
-    // Jobs that the shutdown has given up on, to be dropped by a thread of the crew.
+    /// The jobs that the shutdown has given up on, for a thread of the crew to drop.
     given_up: VecDeque<Runnable>,
-    // Who waits for a duty. The last is called first.
+    /// The threads that wait for a duty. The last is called first.
     idle: Vec<(u64, Arc<Parker>)>,
-    // Threads that will come for a duty, now or when they are done with theirs.
+    /// How many threads will come for a duty, now or after the one they have.
     serving: usize,
-    // Those of them that hold a core.
+    /// How many of those hold a core.
     standing_in: usize,
-    // Those of them that are in a job.
+    /// How many of those are in a job.
     running: usize,
-    // How many more may be than usual: jobs wait, and none of those that run has ended for long.
+    /// How many jobs may run beyond [`Articles::most`], because jobs wait and none was begun for
+    /// long.
     relief: usize,
-    // Threads that have not ended.
+    /// The threads that have not ended.
     members: HashMap<u64, Member>,
-    // Polls that go on without a core, and home threads that wait for theirs.
+    /// Polls that go on without a core, and home threads that wait for theirs.
     away: HashMap<(usize, Loan), Away>,
-    // Threads that are about to end, for whoever waits for that.
+    /// Handles of threads that are about to end, for [`Crew::take_handles`].
     retired: Vec<JoinHandle<()>>,
-    // The number of the next thread.
+    /// The number of the next thread.
     next: u64,
-    // No job is accepted any more. Those that were still run.
+    /// Whether the crew accepts no more jobs. Those that it accepted before still run.
     closed: bool,
 }
 
-/// Somebody who has lent his core, and does not have it any more; or so it will be if one of the takers succeeds.
+/// A thread that lent its core and has lost it, or will lose it if a taker wins.
 #[derive(Default)]
 struct Away {
+    /// What it does without the core; none once its poll is over.
     work: Option<Work>,
+    /// How many takers have noted this loan and have not lost it to another thread.
     takers: usize,
 }
 
 #[derive(Default)]
 struct Member {
-    // By itself, when it starts: the handle may come later.
+    /// Written by the thread itself when it starts, because the handle may come later.
     thread: Option<ThreadId>,
-    // The same, as the OS calls it.
+    /// The number by which the OS knows the thread.
     number: i32,
     handle: Option<JoinHandle<()>>,
     doing: Option<Work>,
@@ -195,15 +212,16 @@ impl Crew {
         }
     }
 
-    /// How many jobs, or polls, wait for a thread.
+    /// Returns the count of the jobs, or polls, that wait for a thread.
     pub(crate) fn queued(&self) -> &AtomicUsize {
         &self.queued
     }
 
-    /// Whether any job, or poll, waits for a thread.
+    /// Returns whether any job, or poll, waits for a thread.
     pub(crate) fn has_queue(&self) -> bool {
-        // Ordering: relaxed; a hint, but for the monitor that goes to sleep: it has a fence before this, and `submit` one in
-        // `Monitor::rouse` after its store.
+        // Ordering: relaxed. It is a hint to all callers but one. The monitor that goes to sleep
+        // must not miss a job: it has the fence of `Monitor::sleep` before this load, and `submit`
+        // has the one of `Monitor::rouse` after its store.
         self.queued.load(Relaxed) > 0
     }
 
@@ -211,25 +229,24 @@ impl Crew {
         self.articles.kind
     }
 
-    /// Whether any thread was in a job a moment ago.
+    /// Returns whether any thread was in a job a moment ago.
     pub(crate) fn is_at_work(&self) -> bool {
         // Ordering: relaxed; a hint.
         self.running.load(Relaxed) > 0
     }
 
-    /// Publishes how many wait, and how many run.
+    /// Publishes how many jobs wait, and how many run.
     fn publish(&self, state: &State) {
-        // Ordering: relaxed, both; hints.
+        // Ordering: relaxed, both; hints. For the monitor that goes to sleep see `has_queue`.
         self.queued.store(state.jobs.len(), Relaxed);
         self.running.store(state.running, Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs under it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job. Gives it back if none is accepted any more.
+    /// Queues a job. Gives it back if the crew is closed.
     pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable) -> Result<(), Runnable> {
         on_behalf(|| self.queue(shared, job)).map(|unserved| self.refuse(shared, unserved))
     }
@@ -244,17 +261,18 @@ impl Crew {
         if state.running < self.most_running(&state) {
             return Ok(self.call_one(shared, state, self.articles.prompt.min(self.articles.most)));
         }
-        // A thread that is done with its job takes it. The monitor sees to it that there is one.
+        // A thread that is done with its job takes this one. The monitor starts one more if none
+        // is.
         drop(state);
         shared.monitor.rouse();
         Ok(None)
     }
 
-    /// Sends somebody for a core. If there is nobody to be had its holder keeps it.
+    /// Sends a thread of the crew for a core. If no thread can be had, the lender keeps its core.
     pub(crate) fn send_stand_in(&self, shared: &Arc<Shared>, core: usize, loan: Loan) {
         let unserved = on_behalf(|| {
             let mut state = self.lock();
-            // An earlier one of this core is out of date.
+            // An earlier loan of this core is over.
             state.loans.retain(|(other, _)| *other != core);
             state.loans.push_back((core, loan));
             self.call_one(shared, state, usize::MAX)
@@ -262,7 +280,8 @@ impl Crew {
         self.refuse(shared, unserved);
     }
 
-    /// There is something to do: wakes somebody, or starts a thread if there are fewer than `limit`.
+    /// Wakes an idle thread for what was just queued, or starts one if fewer than `limit` threads
+    /// are there for jobs.
     fn call_one(&self, shared: &Arc<Shared>, mut state: MutexGuard<'_, State>, limit: usize) -> Option<Unserved> {
         if let Some((_, parker)) = state.idle.pop() {
             drop(state);
@@ -273,7 +292,8 @@ impl Crew {
             drop(state);
             self.start(shared, number)
         } else {
-            // Whoever is done with its duty next comes for a core first.
+            // A loan needs nothing more: the next thread that is done with its duty looks for loans
+            // first.
             let jobs_wait = !state.jobs.is_empty();
             drop(state);
             if jobs_wait {
@@ -283,7 +303,7 @@ impl Crew {
         }
     }
 
-    /// Jobs wait, and nobody is free to take them: the monitor is to see to it.
+    /// Tells the monitor that jobs wait and no thread is free to take them.
     fn stall(&self, shared: &Shared) {
         self.stalled.store(true, Relaxed);
         shared.monitor.call();
@@ -293,18 +313,19 @@ impl Crew {
         self.articles.most_with_relief.saturating_mul(2).saturating_add(shared.posts.len())
     }
 
-    /// Whether jobs wait that nobody was free to take.
+    /// Returns whether jobs wait that no thread was free to take.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled.load(Relaxed)
     }
 
-    /// Starts some more threads if jobs wait. The monitor's to call.
+    /// Starts a few more threads if jobs wait. Only the monitor may call this.
     pub(crate) fn grow(&self, shared: &Arc<Shared>) {
         let mut state = self.lock();
         let room = self.most_running(&state).saturating_sub(state.job_threads());
         let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
         if state.jobs.is_empty() || room == 0 && state.idle.is_empty() {
-            // Nothing waits; or there are as many threads as there may be, and whoever is done with a job takes the next.
+            // Nothing waits, or there are as many threads as there may be, and one that is done
+            // with a job takes the next.
             self.stalled.store(false, Relaxed);
         } else if state.running < self.most_running(&state)
             && let Some((_, parker)) = state.idle.pop()
@@ -319,18 +340,18 @@ impl Crew {
         }
     }
 
-    /// How many jobs may run at a time.
+    /// Returns how many jobs may run at a time.
     fn most_running(&self, state: &State) -> usize {
         self.articles.most + state.relief
     }
 
-    /// How many jobs were begun.
+    /// Returns how many jobs were begun.
     pub(crate) fn begun(&self) -> u64 {
         self.begun.load(Relaxed)
     }
 
-    /// Lets one more job run than usual, until none waits: no thread has come back for one for long, and those that run may wait
-    /// for those that do not. The monitor's to call.
+    /// Lets one more job run than usual, until none waits. No thread has come back for a job for
+    /// long, and the running jobs may wait for queued ones. Only the monitor may call this.
     pub(crate) fn relieve(&self, shared: &Arc<Shared>) {
         let mut state = self.lock();
         if state.jobs.is_empty() || state.closed || self.most_running(&state) >= self.articles.most_with_relief {
@@ -342,7 +363,8 @@ impl Crew {
         self.refuse(shared, unserved);
     }
 
-    /// Starts a thread. What is left to the caller if the OS refuses it: see [`Self::refuse`].
+    /// Starts a thread. If the OS refuses it, returns what is left for the caller to
+    /// [refuse](Self::refuse).
     fn start(&self, shared: &Arc<Shared>, number: u64) -> Option<Unserved> {
         let kind = self.articles.kind;
         let name = format!("{}-{}{number}", self.articles.thread_name, kind.suffix());
@@ -364,7 +386,8 @@ impl Crew {
         }
     }
 
-    /// The OS refused a thread. The others come to the jobs when they can; but if there are no others, nobody does.
+    /// Accounts for a thread that the OS refused. Other threads come to the jobs when they can. If
+    /// there are no others, no thread does, and the jobs are returned.
     #[cold]
     fn refused(&self, shared: &Arc<Shared>, number: u64, error: io::Error) -> Unserved {
         let mut state = self.lock();
@@ -381,31 +404,35 @@ impl Crew {
             std::mem::take(&mut state.jobs)
         };
         self.publish(&state);
-        // No thread is sure to come to these, and nothing of the user's must wait for them.
+        // No thread is sure to come to these, and they own things of the user's that must not wait
+        // for one.
         let given_up = std::mem::take(&mut state.given_up);
         drop(state);
         self.one_fewer.notify_all();
-        // It may wait for the queue to be empty.
+        // The monitor may wait for the queue to be empty.
         shared.monitor.call();
         Unserved { jobs: left, given_up, error }
     }
 
-    /// Ends what no thread is sure to come to. With no lock held, and by the thread that called the crew: it runs destructors.
+    /// Ends the jobs that no thread is sure to take.
+    ///
+    /// Called with no lock held, by the thread that called the crew, because it runs destructors.
     fn refuse(&self, shared: &Arc<Shared>, unserved: Option<Unserved>) {
         let Some(Unserved { jobs, given_up, error }) = unserved else { return };
-        // What a destructor spawns is this runtime's to take or to refuse.
+        // What a destructor spawns is for this runtime to take or to refuse, and not for the
+        // default one.
         let _inside = context::Entered::new(shared.clone());
         drop(given_up);
         for job in jobs {
             match self.articles.kind {
-                // Workers poll them, and they are preempted by nobody.
+                // Workers poll these tasks then, and the OS does not preempt them.
                 Kind::Lowered => shared.raise(job),
                 Kind::Blocking | Kind::Background => refuse(job, &error),
             }
         }
     }
 
-    /// A thread has started.
+    /// Notes which thread of the OS the calling one is.
     fn started(&self, me: u64) {
         let (thread, number) = (thread::current().id(), os::this_thread());
         on_behalf(|| {
@@ -415,7 +442,7 @@ impl Crew {
         });
     }
 
-    /// Waits for something to do. None: the thread is to end.
+    /// Waits for the next duty. Returns none when the thread is to end.
     fn next(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
         loop {
             let patience = match on_behalf(|| self.take_duty(shared, me, parker)) {
@@ -435,25 +462,28 @@ impl Crew {
                 if on_behalf(|| self.give_up_waiting(me)) {
                     return None;
                 }
-                // It has just been called.
+                // It was called just before it gave up, so its token is there or about to be.
                 parker.park();
             }
         }
     }
 
-    /// What a thread is to do next that is done with its duty. If there is nothing it is among the idle ones from now on.
+    /// Returns what a thread that is done with its duty does next. If there is nothing, the thread
+    /// is among the idle ones from now on.
     fn take_duty(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Next {
         let mut state = self.lock();
         state.doing(me, None);
-        // Also when the runtime closes: what is queued on that core is to be dropped.
+        // 1. A core, before any job: what is queued on the core waits for it. Also while the
+        //    runtime closes, because what is queued there is to be dropped.
         if let Some((core, loan)) = state.loans.pop_front() {
             state.standing_in += 1;
             if !state.jobs.is_empty() && !self.is_stalled() {
-                // It was on its way to one of them.
+                // This thread may have been called for one of the jobs.
                 self.stall(shared);
             }
             return Next::Duty(Duty::StandIn(core, loan));
         }
+        // 2. A job.
         if state.running < self.most_running(&state)
             && let Some(job) = state.jobs.pop_front()
         {
@@ -463,22 +493,26 @@ impl Crew {
             }
             return Next::Duty(Duty::Job(job));
         }
+        // 3. A job to be dropped, after those that are to run.
         if let Some(job) = state.given_up.pop_front() {
             state.doing(me, Some(Work::of(&job)));
             return Next::Duty(Duty::Drop(job));
         }
+        // 4. The end, when nothing is left. Idle threads do not wait for a closed crew.
         if state.closed {
-            // If jobs are left, as many threads as there may be are in one, and take these next.
+            // If jobs are left, as many threads as may be are in one, and take these next.
             state.serving -= 1;
             return Next::End;
         }
+        // 5. Nothing. Under the same lock as the looks above, so that what is queued later finds
+        //    this thread idle.
         self.publish(&state);
         let patience = if state.idle.is_empty() { LAST_STAYS } else { 1 };
         state.idle.push((me, parker.clone()));
         Next::Wait { patience }
     }
 
-    /// A thread has taken a job from the queue.
+    /// Notes that a thread has taken a job from the queue.
     fn begin(&self, state: &mut State, me: u64, job: &Runnable) {
         // Ordering: relaxed; a count.
         self.begun.fetch_add(1, Relaxed);
@@ -489,14 +523,17 @@ impl Crew {
         self.publish(state);
     }
 
-    /// A thread has done a job that goes to the back of the queue, and takes the first, in one visit: each costs a lowered thread
-    /// a call of the proxy. None if it is to look for its next duty as usual. The job comes back if none is accepted any more.
+    /// Puts a task to the back of the queue and takes the first one, in a single visit, because
+    /// each visit costs a lowered thread a call of the proxy.
+    ///
+    /// Returns none if the thread is to look for its next duty as usual, and gives the task back if
+    /// the crew is closed.
     fn take_turns(&self, me: u64, again: Runnable) -> Result<Option<Runnable>, Runnable> {
         let mut state = self.lock();
         if state.closed {
             return Err(again);
         }
-        // No thread is called for it: this one takes a job, or is one too many.
+        // No thread is called for it: this one takes a job next, or is one too many.
         state.jobs.push_back(again);
         self.publish(&state);
         if state.running > self.most_running(&state) {
@@ -507,7 +544,8 @@ impl Crew {
         Ok(first)
     }
 
-    /// A thread has waited for long enough, and is to end. False if it was called at this moment.
+    /// Takes a thread that has waited for long enough off the idle ones, so that it may end.
+    /// Returns false if it was called at this moment.
     fn give_up_waiting(&self, me: u64) -> bool {
         let mut state = self.lock();
         let place = state.idle.iter().position(|(number, _)| *number == me);
@@ -518,17 +556,18 @@ impl Crew {
         place.is_some()
     }
 
-    /// A thread has done its job, and the detection of deadlocks or the end of the runtime needs to know.
+    /// Notes that a thread has done its job, for the detection of deadlocks and for reports of a
+    /// shutdown.
     fn idle_again(&self, me: u64) {
         on_behalf(|| self.lock().doing(me, None));
     }
 
-    /// A thread that has held a core is back.
+    /// Notes that a thread that has held a core is back.
     fn stood_in(&self) {
         self.lock().standing_in -= 1;
     }
 
-    /// A thread has nothing left to do.
+    /// Takes a thread that has nothing left to do off the crew.
     fn ended(&self, me: u64) {
         on_behalf(|| {
             let mut state = self.lock();
@@ -540,7 +579,8 @@ impl Crew {
         });
     }
 
-    /// The poll that goes on there, by the thread that has lent its core, goes on without one. Before the core is taken.
+    /// Notes that the poll which lent its core goes on without it. The taker calls this before it
+    /// takes the core (T1), so that no thread is away unnoted.
     pub(crate) fn note_away(&self, core: usize, loan: Loan, work: Work) {
         let mut state = self.lock();
         let away = state.away.entry((core, loan)).or_default();
@@ -548,7 +588,7 @@ impl Crew {
         away.work.get_or_insert(work);
     }
 
-    /// The core was not taken, at least not by this one.
+    /// Undoes [`Self::note_away`] for a taker that did not get the core.
     pub(crate) fn not_away(&self, core: usize, loan: Loan) {
         let mut state = self.lock();
         if let Some(away) = state.away.get_mut(&(core, loan)) {
@@ -561,27 +601,27 @@ impl Crew {
         self.one_fewer.notify_all();
     }
 
-    /// That poll is over.
+    /// Notes that the poll of a thread that is away is over.
     pub(crate) fn poll_ended(&self, core: usize, loan: Loan) {
         if let Some(away) = self.lock().away.get_mut(&(core, loan)) {
             away.work = None;
         }
     }
 
-    /// Nobody is away any more by that loan.
+    /// Forgets the thread that lost its core by this loan: it is no longer away.
     pub(crate) fn forget_away(&self, core: usize, loan: Loan) {
         self.lock().away.remove(&(core, loan));
         self.one_fewer.notify_all();
     }
 
-    /// What a snapshot tells of the crew.
+    /// Returns what a snapshot tells of the crew.
     pub(crate) fn census(&self) -> Census {
         let state = self.lock();
         Census { queued: state.jobs.len(), running: state.running, threads: state.members.len() }
     }
 
-    /// What its threads do, and the polls that go on without a core; and the first so many jobs that wait. How many jobs
-    /// there are beyond those.
+    /// Returns what the threads do, including polls that go on without a core, then the first
+    /// `most` jobs that wait, and how many jobs wait beyond those.
     pub(crate) fn look_at(&self, most: usize) -> (Vec<Work>, Vec<Work>, usize) {
         let state = self.lock();
         let going_on = state.going_on().cloned().collect();
@@ -593,13 +633,13 @@ impl Crew {
         self.articles.kind.class()
     }
 
-    /// The threads that are in a job, as the OS calls them.
+    /// Returns the threads that are in a job, by the numbers the OS gives them.
     pub(crate) fn threads_in_jobs(&self) -> Vec<i32> {
         let state = self.lock();
         state.members.values().filter(|member| member.doing.is_some()).map(|member| member.number).collect()
     }
 
-    /// Whether any job is queued or running.
+    /// Returns whether any job is queued or running.
     pub(crate) fn has_jobs(&self) -> bool {
         let state = self.lock();
         !state.jobs.is_empty() || !state.away.is_empty() || state.members.values().any(|member| member.doing.is_some())
@@ -607,23 +647,23 @@ impl Crew {
 }
 
 impl State {
-    /// What threads do, with and without a core.
+    /// Returns what the threads do, with and without a core.
     fn going_on(&self) -> impl Iterator<Item = &Work> {
         let away = self.away.values().filter_map(|away| away.work.as_ref());
         self.members.values().filter_map(|member| member.doing.as_ref()).chain(away)
     }
 
-    /// Whether no job is left to begin, nor will ever be.
+    /// Returns whether no job is left to begin, and none will come.
     fn is_drained(&self) -> bool {
         self.closed && self.jobs.is_empty()
     }
 
-    /// How many threads there are for jobs.
+    /// Returns how many threads there are for jobs.
     fn job_threads(&self) -> usize {
         self.serving - self.standing_in
     }
 
-    /// Counts a thread that is about to be started.
+    /// Counts a thread that is about to be started, and returns its number.
     fn reserve(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -654,7 +694,7 @@ impl Work {
     }
 }
 
-/// A thread of the crew.
+/// Runs a thread of the crew.
 fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
     let crew = shared.crew_of(kind);
     match kind.class() {
@@ -677,7 +717,8 @@ impl Crew {
                     if kind == Kind::Lowered {
                         crew.serve_polls(shared, me, job);
                         if shared.gate.phase() != Phase::Open {
-                            // What it drops now is not its task's.
+                            // The thread may drop other tasks below: those are not the job that it
+                            // is said to do.
                             crew.idle_again(me);
                         }
                         shared.leave_after_poll(|| ());
@@ -702,11 +743,11 @@ impl Crew {
         crew.ended(me);
     }
 
-    /// Polls a task on this thread, which is a lowered one, and then others for as long as each goes to the back of the queue. The
-    /// caller owes [`Shared::leave_after_poll`].
+    /// Polls a task on this lowered thread, and then others for as long as each goes to the back of
+    /// the queue. The caller owes [`Shared::leave_after_poll`].
     ///
-    /// At the gate it is one poll: a thread that leaves there may have to wait for all tasks to be dropped, so it has none in its
-    /// hands.
+    /// At the gate the whole series is one poll. A thread that leaves the gate may have to wait
+    /// until all tasks are dropped, so it leaves with none in its hands.
     fn serve_polls(&self, shared: &Arc<Shared>, me: u64, task: Runnable) {
         shared.gate.join();
         let mut next = Some(task);
@@ -714,7 +755,7 @@ impl Crew {
             let Some(again) = lowered::poll(shared, task) else { return };
             match on_behalf(|| self.take_turns(me, again)) {
                 Ok(first) => next = first,
-                // With no lock held, and by this thread: it may run destructors.
+                // With no lock held, and on this thread, because it may run destructors.
                 Err(again) => shared.end_lowered(again),
             }
         }

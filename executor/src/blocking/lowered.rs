@@ -1,14 +1,16 @@
-//! Polls on lowered threads: what the OS is to preempt.
+//! Polls on lowered threads: polls that the OS is to preempt.
 //!
-//! A yield point lets the foreground go first within microseconds, if it is reached. A compressor, a sort or somebody else's
-//! library has none, and a worker that polls such a task is held for as long as that takes. So a task that says so
-//! ([`task::Builder::preemptible`](crate::task::Builder::preemptible)) is never polled by a worker. It waits in the queue of a crew
-//! whose threads have the lowest priority, and the kernel takes the CPU from it, at any instruction, for whatever a worker has to
-//! do.
+//! A yield point lets the foreground go first within microseconds, if the task reaches one. A
+//! compressor, a sort or another author's library has none, and such a task holds the worker that
+//! polls it for as long as it takes. So a task that asks for it
+//! ([`task::Builder::preemptible`](crate::task::Builder::preemptible)) is never polled by a worker.
+//! It waits in the queue of a crew whose threads have the lowest priority, and the kernel takes the
+//! CPU from it, at any instruction, for whatever a worker has to do.
 //!
-//! A lowered thread holds no core. What its task wakes or spawns goes where what other threads wake and spawn goes; its yield
-//! points give way to other tasks of its kind alone, after [`SLICE`], for to all others the kernel gives way. At the gate it
-//! counts as a poll without a core (`blocking/hand_off.md`), so that the runtime does not end under it.
+//! A lowered thread holds no core. What its task wakes or spawns goes where tasks go that other
+//! threads wake and spawn. Its yield points give way only to other tasks on lowered threads, after
+//! [`SLICE`], because to everything else the kernel gives way. At the gate it counts as a poll
+//! without a core (`blocking/hand_off.md`), so that the runtime does not end under it.
 
 use super::Kind;
 use crate::host::{NEVER, NOBODY, NOTHING, ticket};
@@ -23,19 +25,22 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How long a poll goes on past its yield points, in nanoseconds: what the monitor grants polls on workers.
+/// How long a poll goes on past its yield points, in nanoseconds: as long as the monitor grants
+/// polls on workers.
 const SLICE: u64 = 10_000_000;
 
-/// As [`SLICE`], and as the budget of one poll, if the runtime has found the task to be one for lowered threads by itself: one
-/// that gives way after all is to show it.
+/// In the place of [`SLICE`], and of the budget of one poll, for a task that the runtime itself has
+/// chosen for lowered threads. They are small, so that a task which gives way after all can show
+/// it.
 const PROBATION: u64 = 100_000;
 const PROBATION_OPERATIONS: u8 = 2;
 
-/// A poll that had a CPU for longer, in nanoseconds, would not have returned in time on a worker.
+/// A poll that had a CPU for longer than this, in nanoseconds, would not have returned in time on a
+/// worker.
 const LONG_POLL: u64 = 3 * PROBATION;
 
-/// Polls a task on the calling thread, which is a lowered one and has joined the gate. Returns the task if it is to be polled
-/// again: it was woken while it ran, and goes to the back of the queue.
+/// Polls a task on the calling thread, which is a lowered one and has joined the gate. Returns the
+/// task if it was woken while it ran: then it goes to the back of the queue, to be polled again.
 #[must_use = "the task is in no queue"]
 pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) -> Option<Runnable> {
     if shared.gate.phase() != Phase::Open {
@@ -80,28 +85,31 @@ fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) -> Option<
     again.into_inner()
 }
 
-/// The host of one poll.
+/// The host that answers the yield points of one poll.
 struct Slice<'a> {
     shared: &'a Arc<Shared>,
     pace: Pace,
-    // Tells the tickets of this poll from all others.
+    /// Tells the tickets of this poll from all others.
     number: u64,
+    /// When the slice ends, by the runtime's clock.
     until: u64,
-    // If the task is paced: since when the poll goes on, or since when it was told how long it takes.
+    /// Of a paced task: when the poll began, or when the task was last told how long it takes.
     paced_since: Cell<Option<u64>>,
 }
 
 impl<'a> Slice<'a> {
     fn new(shared: &'a Arc<Shared>, now: u64, slice: u64) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // Ordering: relaxed; all that matters is that it is nobody else's.
+        // Ordering: relaxed; the number only has to be unique.
         let number = NUMBER.fetch_add(1, Relaxed);
         let pace = Pace::new(Settings::default().wide_look_interval);
         Self { shared, pace, number, until: now + slice, paced_since: Cell::new(None) }
     }
 
-    /// Whether the poll has had its time, or the runtime closes. With nobody else in the queue the task is polled again at
-    /// once; but it may have been aborted.
+    /// Returns whether the poll has had its time, or the runtime closes.
+    ///
+    /// If no other task is queued this one is polled again at once. It is asked all the same,
+    /// because it may have been aborted.
     fn is_over(&self) -> bool {
         let (shared, now) = (self.shared, self.shared.now());
         if self.pace.ran_out() {
@@ -110,7 +118,8 @@ impl<'a> Slice<'a> {
         }
         let over = (now >= self.until || shared.gate.phase() != Phase::Open) && !shared.birth.is_elsewhere();
         if over {
-            // The answer may have been for `should_yield`: the next yield point is to hear it too.
+            // The answer may have been for `should_yield`, and then the next yield point has to
+            // hear it too.
             self.pace.hurry();
         }
         over
@@ -136,7 +145,8 @@ impl Host for Slice<'_> {
     }
 
     fn take_back(&self, ticket: Ticket) -> bool {
-        // Nothing is noted: the task has woken itself, and so goes to the back of the queue.
+        // Nothing was noted that would have to be undone: a task that gives way wakes itself, and
+        // so goes to the back of the queue.
         ticket == self.ticket()
     }
 

@@ -1,8 +1,9 @@
 //! Work that blocks its thread.
 //!
-//! Three ways, by who waits for whom: [`spawn_blocking`] puts it on a thread of its own; [`block_in_place`] does it here,
-//! in a task, while the others that are queued on this worker go on elsewhere; and a nested
-//! [`block_on`](crate::block_on) goes the second way by itself.
+//! There are three ways. [`spawn_blocking`] runs the work on a thread of its own.
+//! [`block_in_place`] runs it in the task that calls it, while another thread runs the tasks that
+//! are queued on this worker. A nested [`block_on`](crate::block_on) is of the second kind by
+//! itself.
 
 mod crew;
 mod lease;

@@ -1,4 +1,5 @@
-//! Models of the hand-off of a core: every interleaving under loom, many real ones otherwise. See `crate::models`.
+//! Models of the hand-off of a core: every interleaving under loom, many real ones otherwise. See
+//! `crate::models`.
 
 use super::proxy::Service;
 use super::{Lease, Recall};
@@ -9,7 +10,7 @@ use crate::sync::{AtomicUsize, model, thread};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What belongs to a core, and who does.
+/// A core, and what says which thread holds it.
 struct Core {
     lease: Lease,
     recall: Recall,
@@ -17,9 +18,10 @@ struct Core {
     idle: IdleSet,
     parker: Parker,
     home: Parker,
-    // As weak as it may be: that each holder sees what the last one did comes from the protocol.
+    /// Relaxed, so that only the protocol makes each holder see what the one before did.
     private: AtomicUsize,
-    // Who has come to the end: the core's holder, and the poll that was there when it was lent.
+    /// What has come to its end: the core's holder, and the poll that was there when the core was
+    /// lent.
     core_ended: AtomicUsize,
     poll_ended: AtomicUsize,
 }
@@ -39,14 +41,14 @@ impl Core {
         })
     }
 
-    /// What a holder does with it.
+    /// Does what a holder does with the core.
     fn touch(&self) -> usize {
         let before = self.private.load(Relaxed);
         self.private.store(before + 1, Relaxed);
         before
     }
 
-    /// Leaves the gate. The last finds nobody inside.
+    /// Leaves the gate. The last thread to leave finds no other inside.
     fn leave(&self) -> bool {
         let last = self.gate.leave();
         if last {
@@ -56,11 +58,12 @@ impl Core {
     }
 }
 
-/// A blocking call returns while two others come for its core: one of the three has it, finds it as it was left, and
-/// whoever leaves last, be it one that came in vain, knows that it is the last.
+/// A blocking call returns while two takers come for its core. One of the three gets the core, and
+/// finds it as it was left. The thread that leaves last knows that it is the last, even if it is a
+/// taker that got nothing.
 ///
-/// Red if the loan is published with less than a release, if two can take one loan, and if a taker counts itself in
-/// after it has taken the core.
+/// Red if the loan is published with less than a release, if two can take one loan, and if a taker
+/// counts itself in after it has taken the core.
 #[test]
 fn loan_against_return() {
     model(|| {
@@ -73,7 +76,7 @@ fn loan_against_return() {
                     assert_eq!(core.touch(), 1, "it is as it was left");
                     core.core_ended.store(1, Relaxed);
                 }
-                // For the core; or for itself, having come in vain.
+                // For the core, or for the taker itself, if it got nothing.
                 core.leave()
             }
         };
@@ -95,8 +98,8 @@ fn loan_against_return() {
 
 /// A home thread wants its core back while the stand-in goes to sleep with it.
 ///
-/// Red (deadlock) if the stand-in does not look at the recall after it was counted out, or if home does not look whether
-/// the core is idle.
+/// Red (deadlock) if the stand-in does not look at the recall after it was counted out, or if the
+/// home thread does not look whether the core is idle.
 #[test]
 fn recall_against_sleep() {
     model(|| {
@@ -133,9 +136,10 @@ fn recall_against_sleep() {
     });
 }
 
-/// A home thread waits for its core while the runtime closes: one of the two holds it, and comes to the core's end.
+/// A home thread waits for its core while the runtime closes: one of the two holds the core, and
+/// comes to the core's end.
 ///
-/// Red if home gives up without asking whether the core was given.
+/// Red if the home thread gives up without asking whether the core was given.
 #[test]
 fn recall_against_shutdown() {
     model(|| {
@@ -164,12 +168,13 @@ fn recall_against_shutdown() {
     });
 }
 
-/// A worker, a core that is a spare one, and what is queued.
+/// A worker, a spare core, and what is queued.
 struct Spare {
     lease: Lease,
     idle: IdleSet,
     parker: Parker,
-    // As weak as they may be: the queue of the spare core, the global one, and how many cores are in use.
+    /// The queue of the spare core, the global queue, and how many cores are in use. All accesses
+    /// are relaxed, so that the order comes from the protocol alone.
     own: AtomicUsize,
     injector: AtomicUsize,
     in_use: AtomicUsize,
@@ -188,7 +193,8 @@ impl Spare {
     }
 
     fn push(&self, queue: &AtomicUsize) {
-        // A read-modify-write, as all changes of a queue: loom would let a plain store come before a take that it follows.
+        // A read-modify-write, as all changes of a queue are: loom would let a plain store come
+        // before a take that it follows.
         queue.swap(1, Relaxed);
         if let Some(worker) = self.idle.announce(|| ()) {
             assert_eq!(worker, 0);
@@ -196,12 +202,13 @@ impl Spare {
         }
     }
 
-    /// The queues that a worker looks at.
+    /// Returns the queues that a worker looks at.
     fn queues(&self) -> impl Iterator<Item = &AtomicUsize> {
         [&self.injector, &self.own].into_iter().take(self.in_use.load(Relaxed))
     }
 
-    /// Worker 0, until it has found the task. Under loom a task that is overlooked is reported as a deadlock.
+    /// Runs worker 0 until it has found the task. Under loom a task that is overlooked is reported
+    /// as a deadlock.
     fn find(&self) {
         self.parker.bind();
         let mut searching = false;
@@ -217,9 +224,11 @@ impl Spare {
     }
 }
 
-/// The monitor lends a spare core, whose holder queues a task there, while the worker goes to sleep.
+/// The monitor lends a spare core, whose holder queues a task there, while the worker goes to
+/// sleep.
 ///
-/// Red (deadlock) if the core is in use only after it was lent, and if the loan is published with less than a release.
+/// Red (deadlock) if the core comes into use only after it was lent, and if the loan is published
+/// with less than a release.
 #[test]
 fn spare_against_sleep() {
     model(|| {
@@ -262,8 +271,9 @@ fn retirement_against_sleep() {
     });
 }
 
-/// A lowered thread comes to poll a task while the only worker leaves a runtime that closes: it polls inside of the gate or
-/// not at all, and whoever leaves last sees what it has registered.
+/// A lowered thread comes to poll a task while the only worker leaves a runtime that closes. It
+/// polls inside of the gate or not at all, and the thread that leaves last sees what it has
+/// registered.
 ///
 /// Red if joining acquires nothing.
 #[test]
@@ -293,17 +303,19 @@ fn lowered_poll_against_shutdown() {
     });
 }
 
-/// A lowered thread calls its proxy, which may be about to park: it is answered, and each side sees what the other did before.
+/// A lowered thread calls its proxy, which may be about to park: the call is answered, and each
+/// side sees what the other did before.
 ///
-/// Red if a call is pushed with less than a release, or taken with less than an acquire; if its end is told with less than a
-/// release, or seen with less than an acquire; and if the proxy is not woken.
+/// Red if a call is pushed with less than a release, or taken with less than an acquire; if its end
+/// is told with less than a release, or seen with less than an acquire; and if the proxy is not
+/// woken.
 #[test]
 fn call_against_sleep_of_the_proxy() {
     model(|| {
         let (service, proxy, made) = start_proxy();
         // On a thread of its own, here and below: in loom a late `unpark` would end a `join`.
         let caller = thread::spawn(move || {
-            // As weak as they may be: that they are seen comes from the protocol.
+            // Relaxed, so that only the protocol makes them visible.
             let (question, answer) = (AtomicUsize::new(0), AtomicUsize::new(0));
             question.store(10, Relaxed);
             let mut f = || {
@@ -320,7 +332,8 @@ fn call_against_sleep_of_the_proxy() {
     });
 }
 
-/// A token that another thread has left for the user's code is there after a call, in which the thread parks.
+/// A token that another thread has left for the user's code is still there after a call in which
+/// the thread parks.
 ///
 /// Red if the call leaves none behind.
 #[test]
@@ -339,7 +352,7 @@ fn call_against_a_token_of_the_users() {
 
 type ProxyThread = (thread::JoinHandle<()>, thread::Thread);
 
-/// A proxy that serves until a call has set the last of these.
+/// Starts a proxy that serves until a call has set the last of the returned values.
 fn start_proxy() -> (Arc<Service>, ProxyThread, Arc<AtomicUsize>) {
     let (service, made) = (Arc::new(Service::new()), Arc::new(AtomicUsize::new(0)));
     let proxy = thread::spawn({

@@ -4,28 +4,29 @@ use crate::runtime::context;
 use crate::sites::CALLS;
 use std::panic::Location;
 
-/// Runs a function that blocks, or computes for long, right here in the task.
+/// Runs a function that blocks, or computes for long, in the task that calls it.
 ///
-/// The tasks that are queued behind this one go on: after some 20 µs another thread takes over the worker's place. A
-/// shorter call keeps it, and costs some tens of nanoseconds. Which it will be is told by what earlier calls from the same place
-/// in the program took: the first ones are watched, a place whose calls are long loses its worker at once, one whose
-/// calls are short is left alone.
+/// The tasks that are queued behind this one do not wait: after some 20 µs another thread takes
+/// over the worker's place. A shorter call keeps the place, and costs some tens of nanoseconds. The
+/// runtime expects of a call what earlier calls from the same place in the program took. It watches
+/// the first calls from a place. If they are long, later calls lose the worker's place at once. If
+/// they are short, later calls are left alone.
 ///
-/// A task that has lost its worker's place goes on without one, up to its next await point or
+/// A task that has lost its worker's place goes on without one up to its next await point or
 /// [budgeted](crate::budget) operation, and then comes back for one.
 ///
-/// The closure may do anything: [`spawn`](crate::spawn), [`block_on`](crate::block_on), another `block_in_place`. Yield
-/// points in it never give way ([`should_yield`](crate::should_yield) is false), and the budget does not count. Outside of
-/// a task it is just called; unlike tokio's, it panics nowhere.
+/// The closure may do anything: [`spawn`](crate::spawn), [`block_on`](crate::block_on), another
+/// `block_in_place`. Yield points in it never give way ([`should_yield`](crate::should_yield) is
+/// false), and the budget does not count. Outside of a task `block_in_place` only calls the
+/// closure; unlike tokio's, it never panics by itself.
 ///
-/// Other futures *of the same task* do wait: those beside this one in a `join!` or `select!`, and a `timeout` around it. If
-/// they must not, use
-/// [`spawn_blocking`](super::spawn_blocking).
+/// Other futures *of the same task* do wait: those beside this one in a `join!` or `select!`, and a
+/// `timeout` around it. If they must not wait, use [`spawn_blocking`](super::spawn_blocking).
 ///
 /// # Not guaranteed
 ///
-/// That another thread takes over: the OS may refuse one. Then the tasks behind this one are taken by the other workers,
-/// or wait.
+/// That another thread takes over: the OS may refuse one. Then the tasks behind this one are taken
+/// by the other workers, or wait.
 ///
 /// # Panics
 ///
@@ -58,7 +59,9 @@ where
     })
 }
 
-/// Runs `f`, which waits with care: it says when ([`about_to_wait`](crate::worker::Worker::about_to_wait)).
+/// Runs `f`, which calls [`about_to_wait`](crate::worker::Worker::about_to_wait) before it waits.
+///
+/// So neither is the monitor called, nor the place of the call remembered.
 ///
 /// # Panics
 ///

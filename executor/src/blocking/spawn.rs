@@ -10,36 +10,39 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Runs a function that blocks, or computes for long, on a thread where it holds up nobody.
+/// Runs a function that blocks, or computes for long, on a thread where it delays no task.
 ///
-/// The threads are started as they are needed, at once up to a few for each worker and then a few every millisecond, up to
-/// [`Builder::max_blocking_threads`](crate::Builder::max_blocking_threads); they end when they have had nothing to do for
-/// a while. More jobs than that wait in line, first come, first served.
+/// The threads are started as they are needed: at once up to a few for each worker, and then a few
+/// every millisecond, up to
+/// [`Builder::max_blocking_threads`](crate::Builder::max_blocking_threads). They end when they have
+/// had nothing to do for a while. Jobs beyond that number wait in line, first come, first served.
 ///
-/// A job runs to its end once it has started. [`abort`](JoinHandle::abort) keeps it from starting, no more. (The handle of one
-/// that was aborted says so when its turn has come.)
+/// A job runs to its end once it has started. [`abort`](JoinHandle::abort) only keeps it from
+/// starting. (The handle of a job that was aborted says so when the turn of the job has come.)
 ///
 /// # Shutdown
 ///
-/// A job that was accepted runs, also if the runtime is dropped right after this call: the drop waits for all of them, in
-/// their usual turn. [`shutdown_timeout`](crate::Runtime::shutdown_timeout) has a deadline; jobs that still wait for a thread
-/// then are cancelled, and its report names them.
-/// [`shutdown_background`](crate::Runtime::shutdown_background) cancels those at once.
+/// A job that was accepted runs, even if the runtime is dropped right after this call: the drop
+/// waits for all jobs, in their usual turn. [`shutdown_timeout`](crate::Runtime::shutdown_timeout)
+/// has a deadline; it cancels the jobs that still wait for a thread then, and its report names
+/// them. [`shutdown_background`](crate::Runtime::shutdown_background) cancels those jobs at once.
 ///
-/// What is spawned after the shutdown has begun, in another job for example, is cancelled. A job that waits for something that
-/// only a task could bring about waits for ever if the drop of that task does not end the wait, and the drop of the runtime
-/// with it.
+/// A job that is spawned after the shutdown has begun, for example in another job, is cancelled. A
+/// job may wait for something that only a task could bring about. If the drop of that task does not
+/// end the wait, the job waits for ever, and the drop of the runtime with it.
 ///
 /// # The current runtime
 ///
-/// Inside of the job this runtime is the current one: it may spawn, and [`block_on`](crate::block_on). Called in a task of
-/// the background the job is of the background too: it runs on one of at most as many threads as there are workers, to
-/// which the OS prefers every other thread.
+/// Inside of the job this runtime is the current one: the job may spawn, and
+/// [`block_on`](crate::block_on). A job that is spawned in a task of the background is of the
+/// background too: it runs on one of at most as many threads as there are workers, to which the OS
+/// prefers every other thread.
 ///
 /// # Errors
 ///
-/// The handle yields a [`JoinError`](task::JoinError) if the function panics; if it was aborted before it started; if the
-/// runtime was being shut down when it was spawned, or gave up on it; and if the OS refuses to start a thread and there is no other that could come to it.
+/// The handle yields a [`JoinError`](task::JoinError) if the function panics; if the job was
+/// aborted before it started; if the runtime was being shut down when the job was spawned, or gave
+/// up on it; and if the OS refuses to start a thread and there is no other that could take the job.
 ///
 /// # Panics
 ///
@@ -99,12 +102,13 @@ where
     let job = Job(Some(f));
     let (runnable, handle) = task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
     let kind = if class == Class::Background { Kind::Background } else { Kind::Blocking };
-    // Dropping it tells the handle.
+    // If the crew gives the job back, dropping it tells the handle.
     drop(shared.crew_of(kind).submit(shared, runnable));
     handle
 }
 
-/// The schedule function of a job. It is queued once, by whoever spawns it, and is never pending.
+/// The schedule function of a job, which is never called: a job is queued once, by its spawn, and
+/// is never pending.
 fn never_again(runnable: Runnable, _: ScheduleInfo) {
     debug_assert!(false, "a job is scheduled a second time");
     drop(runnable);

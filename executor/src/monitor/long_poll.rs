@@ -7,13 +7,14 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-/// So many causes are reported and no more: a program that has more of them has other worries.
+/// The most causes that are reported: to a program that has more of them, further reports are of no
+/// use.
 const MOST: usize = 1_024;
 
-/// A poll that has not returned after this long is reported as it is, and in every build.
+/// A poll that has not returned after this long is reported while it goes on, and in every build.
 pub(super) const HANGS: Duration = Duration::from_secs(1);
 
-/// What it can be that takes so long in one poll.
+/// What can take so long in one poll.
 const CAUSES: &str = "a call that blocks, a long computation, or a loop over a channel or stream that is always ready";
 
 /// A poll that went on for too long; see [`Builder::on_long_poll`](crate::Builder::on_long_poll).
@@ -56,67 +57,56 @@ pub struct LongPoll {
 }
 
 impl LongPoll {
-    /// The task's number.
+    /// Returns the task's number.
     ///
-    /// # Examples
-    ///
-    /// See [`LongPoll`].
+    /// See [`LongPoll`] for an example.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// The task's name, if it was given one.
+    /// Returns the task's name, if it was given one.
     ///
-    /// # Examples
-    ///
-    /// See [`LongPoll`].
+    /// See [`LongPoll`] for an example.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Where the task was spawned.
+    /// Returns where the task was spawned.
     ///
-    /// # Examples
-    ///
-    /// See [`LongPoll`].
+    /// See [`LongPoll`] for an example.
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.spawned_at
     }
 
-    /// The number of the worker that it kept. From [`Handle::workers`](crate::Handle::workers) on it is a
-    /// [spare one](crate::Builder::max_spare_workers).
+    /// Returns the number of the worker that the poll kept. From
+    /// [`Handle::workers`](crate::Handle::workers) on it is a [spare
+    /// one](crate::Builder::max_spare_workers).
     ///
-    /// # Examples
-    ///
-    /// See [`LongPoll`].
+    /// See [`LongPoll`] for an example.
     pub fn worker(&self) -> usize {
         self.worker
     }
 
-    /// How long the poll took, to within some 10 ms: nobody looks at the clock when a poll begins.
+    /// Returns how long the poll took, to within some 10 ms: no thread looks at the clock when a
+    /// poll begins.
     ///
-    /// # Examples
-    ///
-    /// See [`LongPoll`].
+    /// See [`LongPoll`] for an example.
     pub fn length(&self) -> Duration {
         self.length
     }
 
-    /// Whether the poll has returned. One that has not after a second is reported as it is.
+    /// Returns whether the poll has returned. A poll that has not returned after a second is
+    /// reported while it goes on.
     ///
-    /// # Examples
-    ///
-    /// See [`LongPoll`].
+    /// See [`LongPoll`] for an example.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Where in the program the poll was when it had gone on for too long, if the
+    /// Returns where in the program the poll was when it had gone on for too long, if the
     /// [`Builder`](crate::Builder)'s `sample_stacks` asked for it.
     ///
-    /// # Examples
-    ///
-    /// See [`LongPoll`].
+    /// See [`LongPoll`] for an example.
     pub fn stack(&self) -> Option<&str> {
         self.stack.as_deref()
     }
@@ -149,19 +139,20 @@ impl fmt::Display for LongPoll {
 /// The causes that were reported.
 #[derive(Default)]
 pub(super) struct Reports {
-    // By what they say, and not by address: the compiler may make several of one.
+    /// By what they say, and not by address: the compiler may make several copies of one.
     causes: HashSet<&'static Location<'static>>,
 }
 
 impl Reports {
-    /// Whether a poll that has gone on for this long is to be reported. In a release build that no one has told where to, only
-    /// one that seems to hang is.
+    /// Returns whether a poll that has gone on for this long is to be reported. A release build
+    /// with neither a hook nor `tracing` reports only a poll that seems to hang.
     pub(super) fn are_wanted(&self, shared: &Shared, length: Duration) -> bool {
         let heard = shared.hooks.on_long_poll.is_some() || cfg!(feature = "tracing") || cfg!(debug_assertions);
         (heard || length >= HANGS) && self.causes.len() < MOST
     }
 
-    /// A poll has gone on for too long: what is known of it, unless its cause was reported before.
+    /// Begins the report of a poll that has gone on for too long, unless its cause was reported
+    /// before.
     pub(super) fn begin(&mut self, shared: &Shared, worker: usize) -> Option<LongPoll> {
         let (id, spawned_at) = shared.posts[worker].running()?;
         if !self.causes.insert(spawned_at) {
@@ -172,7 +163,7 @@ impl Reports {
         Some(LongPoll { id, name, spawned_at, worker, length: Duration::ZERO, has_ended: false, out: false, stack })
     }
 
-    /// Tells whoever wants to hear it.
+    /// Sends a report to the hook and to `tracing`, or prints it.
     pub(super) fn send(&mut self, shared: &Shared, poll: &mut LongPoll) {
         poll.out = true;
         #[cfg(feature = "tracing")]

@@ -1,44 +1,55 @@
-//! The one thread that never has a core: it notices what workers that are stuck in a poll cannot.
+//! The monitor: the one thread that never has a core. It notices what a worker cannot notice while
+//! it is stuck in a poll.
 //!
 //! Its duties:
 //!
-//! - A task in the slot of a worker whose poll does not return is handed to another. A slot is not announced when it is
-//!   filled (that is what makes a hand-off between two tasks cost no system call), so somebody has to look whether its
-//!   owner ever comes back.
-//! - What waits in the queues of such a worker is taken by others also if they never search, because they always find
-//!   something at the reactor: they are told to.
-//! - A poll that goes on for 10 ms is asked to return at its next yield point or budgeted operation. A polite loop on a
-//!   machine that is not busy never gives way by itself; but a timeout around it wants to be looked at now and then, and
-//!   so does an abort.
-//!   One that does not return when it is asked is reported, once a cause (`polls.rs`, `long_poll.rs`, `stack.rs`).
-//!   It also gets a spare worker beside it (`spares.rs`): then the runtime goes on, however many of its polls do not return.
-//!   A background poll of which nothing is known is asked after 100 µs, and has a spare worker after some 200 (`overruns.md`).
-//! - While lowered threads want CPUs that polite tasks have, some workers rest (`shares.rs`).
-//! - The reactor is looked at when nobody has for a millisecond, so that timers and I/O go on beside a bad poll.
-//! - Somebody is sent for the core of a blocking call that is long (`blocking/hand_off.md`): after 20 µs if the place that it
-//!   comes from is new, otherwise if it is the same at two looks.
-//! - More lowered threads are started if none of them comes back from what it does (`relief.rs`).
-//! - A worker is woken if work is queued beside one that is idle and nobody searches, which must not be (`rescue.rs`).
-//! - Blocking threads are started while jobs wait, also while the runtime closes, and deadlocks are looked for when
-//!   everything rests.
+//! - It hands the task in the slot of a worker whose poll does not return to another worker. A slot
+//!   is not announced when it is filled (that is what makes a hand-off between two tasks cost no
+//!   system call), so a third thread has to look whether the slot's owner comes back.
+//! - It tells the other workers to take what waits in the queues of such a worker. They may never
+//!   search by themselves, because they always find something at the reactor.
+//! - It asks a poll that goes on for 10 ms to return at its next yield point or budgeted operation.
+//!   A polite loop on a machine that is not busy never gives way by itself, but a timeout or an
+//!   abort around it has to be looked at now and then. A poll that does not return when it is asked
+//!   is reported, once a cause (`polls.rs`, `long_poll.rs`, `stack.rs`). It also gets a spare
+//!   worker beside it (`spares.rs`), so that the runtime goes on however many of its polls do not
+//!   return. A background poll of which nothing is known is asked after 100 µs, and has a spare
+//!   worker after some 200 (`overruns.md`).
+//! - It has some workers rest while lowered threads want CPUs that polite tasks have (`shares.rs`).
+//! - It looks at the reactor when no other thread has for a millisecond, so that timers and I/O go
+//!   on beside a bad poll.
+//! - It sends a thread for the core of a long blocking call (`blocking/hand_off.md`): after 20 µs
+//!   if the place that the call comes from is new, otherwise if the call is the same at two looks.
+//! - It starts more lowered threads if none of them comes back from what it does (`relief.rs`).
+//! - It wakes a worker if work is queued beside an idle worker and none searches, which must not be
+//!   (`rescue.rs`).
+//! - It starts blocking threads while jobs wait, also while the runtime closes, and looks for
+//!   deadlocks when everything rests.
 //!
 //! # How often it looks
 //!
-//! A wake-up costs 10 to 20 µs of some core, more than all the monitor does with it, so it comes as seldom as its duties
-//! allow:
+//! A wake-up costs 10 to 20 µs of some core, more than all the monitor does with it, so the monitor
+//! looks as seldom as its duties allow:
 //!
-//! - Every half millisecond while a task waits in a slot that an idle worker could take over, and for some looks after
-//!   that. A running task that fills its slot beside an idle worker calls the monitor to it, if it has gone off duty;
-//!   so does a worker that goes to sleep beside a full slot.
-//! - Every millisecond once it has found something at the reactor, where nobody had looked. When somebody had, or there was
-//!   nothing, many times in a row, it stays away for twice as long, up to three milliseconds: so the first bad poll after a
-//!   fifth of a second without is noticed that much later, and those after it soon.
-//! - Every 10 ms if it stays away that long and finds every worker idle: then one of them waits in the reactor.
-//! - Every three milliseconds while nobody is idle: what waits behind a stuck poll then waits for two looks.
-//! - Every millisecond while blocking jobs wait for a thread, and while work seems to wait for a wake-up that was lost.
-//! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle runtime makes no system
-//!   call. Whoever takes a worker out of the idle set then wakes the monitor as well; a load that never lets all
-//!   workers rest for 10 ms never pays for that. A turn at the reactor since the last look tells of a rest that was shorter.
+//! - Every half millisecond while a task waits in a slot that an idle worker could take over, and
+//!   for some looks after that. A monitor that has gone off duty is called back by a running task
+//!   that fills its slot beside an idle worker, and by a worker that goes to sleep beside a full
+//!   slot.
+//! - Every millisecond once it has found something at the reactor, where no thread had looked. When
+//!   its looks were needless many times in a row, because there was nothing or another thread had
+//!   looked, it stays away for twice as long, up to three milliseconds. So the first bad poll after
+//!   a fifth of a second without one is noticed that much later, and those after it soon.
+//! - Every 10 ms if it stays away from the reactor for the longest time and finds every worker
+//!   idle: then one of them waits in the reactor.
+//! - Every three milliseconds while no worker is idle: what waits behind a stuck poll then waits
+//!   for two looks.
+//! - Every millisecond while blocking jobs wait for a thread, and while work seems to wait for a
+//!   wake-up that was lost.
+//! - Sooner, while a background poll of which nothing is known goes on (`polls.rs`).
+//! - Otherwise every 10 ms, and when every worker has been idle for that long, not at all: an idle
+//!   runtime makes no system call. A thread that takes a worker out of the idle set then wakes the
+//!   monitor as well, so a load that never lets all workers rest for 10 ms never pays for that. A
+//!   turn at the reactor since the last look tells the monitor of a shorter rest.
 
 mod aside;
 mod long_poll;
@@ -68,14 +79,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-/// How often the monitor looks while a task waits in a slot and a worker is idle that could take over.
+/// How often the monitor looks while a task waits in a slot that an idle worker could take over.
 const LOOK_AT_SLOTS_EVERY: Duration = Duration::from_micros(500);
 
-/// For how many looks it goes on with that after it has seen one.
+/// For how many looks the monitor keeps that rate after it has seen such a slot.
 const ALERT_LOOKS: u32 = 4;
 
-/// How often it looks if there is nothing to look for but polls that go on for too long. After as long as that with every
-/// worker idle it does not look at all.
+/// How often the monitor looks if there is nothing to look for but polls that go on for too long.
+/// When every worker has been idle for this long it does not look at all.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How long the reactor may be left alone.
@@ -84,25 +95,30 @@ const LOOK_AT_IO_EVERY: Duration = Duration::from_millis(1);
 /// The longest pause while workers look at the reactor by themselves.
 const TRUST_FOR: Duration = Duration::from_millis(3);
 
-/// How many times in a row a look has to have been needless for the pause to be doubled.
+/// How many times in a row a look has to be needless for the pause to be doubled.
 const EARN_TRUST: u32 = 64;
 
-/// The monitor's share of a runtime.
+/// What the monitor shares with the other threads of a runtime.
 pub(crate) struct Monitor {
+    /// Where the monitor waits.
     parker: Parker,
-    // Set by the monitor before it sleeps without a deadline, cleared by the first to rouse it.
+    /// Set by the monitor before it sleeps without a deadline, cleared by the first thread to rouse
+    /// it.
     asleep: AtomicBool,
-    // Set by the monitor while it does not look at slots, cleared by the first to call it back.
+    /// Set by the monitor while it does not look at slots, cleared by the first thread to call it
+    /// back.
     off_duty: AtomicBool,
-    // A blocking call or a poll has begun that may be long. Set by the caller, cleared by the monitor.
+    /// Whether a blocking call or a poll has begun that may be long. Set by the caller, cleared by
+    /// the monitor.
     watch_closely: AtomicBool,
-    // How many lost wake-ups the monitor has made good. Written by the monitor. Not part of any protocol, and so not
-    // modelled.
+    /// How many lost wake-ups the monitor has made good. Written by the monitor. Not part of any
+    /// protocol, and so not modelled.
     rescues: AtomicU64,
-    // How often a spare worker was sent, and how many background polls were overrun. As above.
+    /// How often a spare worker was sent. Written by the monitor.
     spares: AtomicU64,
+    /// How many background polls were overrun. Written by the monitor.
     overruns: AtomicU64,
-    // Calls the monitor back from the reactor.
+    /// Calls the monitor back from the reactor.
     call_back: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -120,11 +136,12 @@ impl Monitor {
         }
     }
 
-    /// A slot is full, its owner is in a poll, and a worker is idle: has the monitor look at slots.
+    /// Has the monitor look at slots: one is full, its owner is in a poll, and a worker is idle.
     ///
-    /// Without a fence, for this is on the way of every hand-off: a monitor that goes off duty at this very moment may
-    /// miss it (it looks once more, so the store of the slot would have to take longer than that), and then finds the slot
-    /// at its next look, some milliseconds later.
+    /// There is no fence, because this is on the way of every hand-off. A monitor that goes off
+    /// duty at this very moment may miss the slot. (It looks once more, so the store of the slot
+    /// would have to take longer than that.) It finds the slot at its next look then, some
+    /// milliseconds later.
     #[inline]
     pub(crate) fn watch_slots(&self) {
         if self.off_duty.load(Relaxed) && self.off_duty.swap(false, Relaxed) {
@@ -132,8 +149,8 @@ impl Monitor {
         }
     }
 
-    /// A blocking call has begun, or a background poll is about to, and it is not known how long it takes: has the monitor look
-    /// now, and again in 20 µs.
+    /// Has the monitor look now, and again in 20 µs: a blocking call has begun, or a background
+    /// poll is about to, and it is not known how long it takes.
     pub(crate) fn watch_closely(&self) {
         // Ordering: relaxed; the token, which both sides swap, orders it.
         if !self.watch_closely.swap(true, Relaxed) {
@@ -146,32 +163,40 @@ impl Monitor {
         self.parker.unpark_from(|_turn| (self.call_back)());
     }
 
-    /// Wakes the monitor if it sleeps. Called by whoever has taken a worker out of the idle set, itself included.
+    /// Wakes the monitor if it sleeps. Called by each thread that takes a worker out of the idle
+    /// set, the worker itself included, and by a thread that queues a job for which no thread is
+    /// free.
     pub(crate) fn rouse(&self) {
-        // Ordering: SeqCst fence, partner of the one in `sleep`. The caller has counted a worker out of the idle set
-        // before it; the monitor looks at the idle set after its own. One of the two sees the other.
+        // Ordering: SeqCst fence, partner of the one in `sleep`. The caller has counted a worker
+        // out of the idle set, or queued a job, before its fence; the monitor looks at the idle set
+        // and at the jobs after its own. One of the two sees the other.
         fence(SeqCst);
         if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
             self.call();
         }
     }
 
-    /// Sleeps until somebody is taken out of the idle set, unless `all_idle` is false by now.
+    /// Sleeps until a worker is taken out of the idle set, unless `all_idle` is false by now.
     pub(crate) fn sleep(&self, all_idle: impl FnOnce() -> bool) {
+        // Said before the look: in the other order a worker could leave the idle set between the
+        // two, and find no monitor to wake.
         self.asleep.store(true, Relaxed);
-        // Ordering: SeqCst fence, partner of the one in `rouse`: either it sees us asleep, or we see its worker awake.
+        // Ordering: SeqCst fence, partner of the one in `rouse`: either the rouser sees the monitor
+        // asleep, or the monitor sees the rouser's worker awake.
         fence(SeqCst);
         if all_idle() {
             self.parker.park();
         }
-        // Ordering: relaxed; a rouser that still sees true leaves a token, and our next pause is cut short.
+        // Ordering: relaxed. A rouser that still sees true leaves a token, which only cuts the
+        // monitor's next pause short.
         self.asleep.store(false, Relaxed);
     }
 
-    /// Goes off duty as far as slots are concerned. True if it is called back before `deadline`, or need not go.
+    /// Pauses until `deadline`, off duty as far as slots are concerned. Returns true if it was
+    /// called back for a slot, or need not pause because one waits.
     fn is_called_before(&self, deadline: Instant, slot_waits: impl Fn() -> bool) -> bool {
         self.off_duty.store(true, Relaxed);
-        // Ordering: SeqCst fence, for which `watch_slots` has no partner: see there.
+        // Ordering: SeqCst fence, to which `watch_slots` has no partner: the reason is said there.
         fence(SeqCst);
         if !slot_waits() {
             self.parker.park_until(deadline);
@@ -179,13 +204,13 @@ impl Monitor {
         !self.off_duty.swap(false, Relaxed) || slot_waits()
     }
 
-    /// Counts a wake-up that was lost, and that the monitor has made good.
+    /// Counts a lost wake-up that the monitor has made good.
     fn count_rescue(&self) {
         // Ordering: relaxed, here and below: a count.
         self.rescues.fetch_add(1, Relaxed);
     }
 
-    /// How many lost wake-ups the monitor has made good.
+    /// Returns how many lost wake-ups the monitor has made good.
     pub(crate) fn rescues(&self) -> u64 {
         self.rescues.load(Relaxed)
     }
@@ -195,7 +220,7 @@ impl Monitor {
         self.spares.fetch_add(1, Relaxed);
     }
 
-    /// How often a spare worker was sent.
+    /// Returns how often a spare worker was sent.
     pub(crate) fn spares_sent(&self) -> u64 {
         self.spares.load(Relaxed)
     }
@@ -205,7 +230,7 @@ impl Monitor {
         self.overruns.fetch_add(1, Relaxed);
     }
 
-    /// How many background polls were overrun.
+    /// Returns how many background polls were overrun.
     pub(crate) fn overruns(&self) -> u64 {
         self.overruns.load(Relaxed)
     }
@@ -216,15 +241,16 @@ impl Monitor {
     }
 }
 
-/// The monitor thread.
+/// Runs the monitor thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
     shared.monitor.bind();
     watch(shared);
     serve_the_last(shared);
 }
 
-/// While the runtime closes there may be threads that wait for a timer or a socket inside of a task, and no worker any more
-/// to serve them; and jobs that were accepted and wait for a thread, perhaps for each other.
+/// Serves what is left while the runtime closes. Threads may wait for a timer or a socket inside of
+/// a task, with no worker left to take turns at the reactor for them. Jobs that were accepted may
+/// wait for a thread, perhaps for each other.
 fn serve_the_last(shared: &Arc<Shared>) {
     let (parker, mut ready) = (&shared.monitor.parker, Vec::new());
     while shared.gate.phase() != Phase::Terminated {
@@ -236,13 +262,15 @@ fn serve_the_last(shared: &Arc<Shared>) {
         });
         wake_all(&mut ready);
         if jobs_wait || !turn.is_ok_and(|turn| turn == Turn::Taken) {
-            // Or a worker that has not left yet is at the reactor.
+            // More threads may be due in a millisecond, or no turn was taken because a worker that
+            // has not left yet is at the reactor.
             parker.park_until(Instant::now() + LOOK_AT_IO_EVERY);
         } else {
             parker.take_token();
         }
     }
     while !shared.crews().iter().all(|crew| crew.is_drained()) {
+        // The runtime is terminated, but the jobs that were accepted still run.
         if grow_crews(shared) {
             parker.park_until(Instant::now() + LOOK_AT_IO_EVERY);
         } else {
@@ -252,6 +280,17 @@ fn serve_the_last(shared: &Arc<Shared>) {
     }
 }
 
+/// Looks after the workers until the gate closes.
+///
+/// One round of the loop is one look, and the pause after it:
+///
+/// 1. Lost wake-ups and lowered threads, in every state of the workers.
+/// 2. The workers. While some are awake: their polls, then the spare workers, which depend on what
+///    was seen of the polls, then the shares. While all rest: what earlier looks have left behind.
+///    After 10 ms of rest: nothing more, and the monitor sleeps.
+/// 3. The reactor, if no other thread has looked there.
+/// 4. Threads for jobs.
+/// 5. The pause, by the first duty that asks for one.
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
     let (mut polls, mut suspicion) = (Polls::new(shared.posts.len()), Suspicion::default());
@@ -263,33 +302,44 @@ fn watch(shared: &Arc<Shared>) {
         let now = Instant::now();
         // For tasks that come to wait after a poll in which no worker looked at the clock.
         shared.meter.tell_time(shared.now());
-        // Read before the look, which may wake the only idle worker.
+        // Read before the looks, which may wake the only idle worker.
         let somebody_idle = shared.scheduler.idle.counts().idle() > 0;
+        // 1. First, in every state of the workers: a lost wake-up may have left all of them idle.
         let work_waits = suspicion.look(shared, now);
         relief.look(shared, now);
         let all_rest = all_idle(shared);
+        // A turn at the reactor since the last look tells of a rest that was shorter.
         if shared.reactor.looked_at() != last_turn {
             quiet_since = None;
         }
+        // 2. The workers.
         if !all_rest {
             quiet_since = None;
+            // The polls come before the spare workers, because `holds` is what this look has seen.
             let slots = polls.look(shared, now);
             alert = if slots { ALERT_LOOKS } else { alert.saturating_sub(1) };
             spares.look(shared, |core| polls.holds(core));
             shares.look(shared, now);
         } else if spares.any_out() || shares.any() {
+            // No worker is in a poll, so no spare core is needed. This goes on until all of them
+            // are back and the account of the shares is closed.
             spares.look(shared, |_| false);
             shares.look(shared, now);
         } else if now - *quiet_since.get_or_insert(now) < LOOK_EVERY {
+            // All have rested for less than `LOOK_EVERY`. What the looks left behind is undone now:
+            // nothing is stuck, and no poll is asked to return any more.
             polls.all_over(shared, now);
             shared.scheduler.set_stuck(false);
             for core in 0..shared.posts.len() {
                 shared.scheduler.has_returned(core);
             }
         } else if work_waits {
+            // They have rested for long, but work waits for a wake-up that may be lost.
             monitor.parker.park_until(now + rescue::LOOK_AGAIN_AFTER);
             continue;
         } else {
+            // They have rested for long. Before the monitor sleeps, it makes sure that nothing
+            // needs a later look which no thread would call it for.
             if Relief::is_due(shared) {
                 monitor.parker.park_until(now + relief::EVERY);
                 continue;
@@ -298,25 +348,31 @@ fn watch(shared: &Arc<Shared>) {
                 monitor.parker.park_until(now + LOOK_EVERY);
                 continue;
             }
+            // Asked in `sleep`, after its fence: what came before the monitor was said to be asleep
+            // has not woken it.
             let may_sleep = || !jobs_wait(shared) && !Relief::is_due(shared);
             monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open && may_sleep());
             quiet_since = None;
             continue;
         }
+        // 3. The reactor.
         let waits_for_io = shared.reactor.has_something();
         if waits_for_io {
             trust.learn(look_at_io(shared));
         }
-        // After the look, which may have been a turn.
+        // Read after the look, which may have been a turn: that one is no worker's.
         last_turn = shared.reactor.looked_at();
-        // However often it looks: threads are to come a few at a time.
+        // 4. At most once a millisecond, however often the monitor looks: threads are to come a few
+        //    at a time.
         let jobs_wait = jobs_wait(shared);
         if jobs_wait && now - grown_at >= LOOK_AT_IO_EVERY {
             grown_at = now;
             grow_crews(shared);
         }
+        // 5. The pause.
         if monitor.watch_closely.swap(false, Relaxed) {
-            // Of those that have just begun, one that is still the same after this is long.
+            // Of what has just begun, a call or poll that is still the same after this time is
+            // long. After the look at the polls, which has seen it for the first time.
             monitor.parker.park_until(now + LONG_CALL);
             continue;
         }
@@ -333,6 +389,8 @@ fn watch(shared: &Arc<Shared>) {
         } else {
             TRUST_FOR
         };
+        // An alert monitor pauses without going off duty, because it looks at slots soon anyway.
+        // Otherwise a slot that is filled meanwhile calls it back.
         if alert > 0 && somebody_idle {
             monitor.parker.park_until(now + LOOK_AT_SLOTS_EVERY.min(pause));
         } else if monitor.is_called_before(now + pause, || shared.slot_waits()) {
@@ -346,16 +404,20 @@ fn watch(shared: &Arc<Shared>) {
 
 /// For how long the monitor leaves the reactor to the workers.
 struct Trust {
+    /// The pause between two looks at the reactor.
     pause: Duration,
+    /// How many looks in a row were needless since `pause` was changed.
     earned: u32,
 }
 
 impl Trust {
-    /// Whether the workers have looked at the reactor by themselves for so long that the pause is the longest.
+    /// Returns whether the workers have looked at the reactor by themselves for so long that the
+    /// pause is the longest.
     fn is_earned(&self) -> bool {
         self.pause >= TRUST_FOR
     }
 
+    /// Adapts the pause to what a look has brought.
     fn learn(&mut self, look: Look) {
         if look == Look::Found {
             *self = Self { pause: LOOK_AT_IO_EVERY, earned: 0 };
@@ -371,7 +433,7 @@ fn jobs_wait(shared: &Shared) -> bool {
     shared.crews().iter().any(|crew| crew.is_stalled())
 }
 
-/// Starts threads for jobs that wait for one. Whether any did.
+/// Starts threads for jobs that wait for one. Returns whether any jobs did.
 fn grow_crews(shared: &Arc<Shared>) -> bool {
     let stalled = shared.crews().map(|crew| crew.is_stalled().then(|| crew.grow(shared)));
     stalled.iter().any(Option::is_some)
@@ -384,20 +446,20 @@ fn all_idle(shared: &Shared) -> bool {
 /// What a look at the reactor has brought.
 #[derive(PartialEq, Eq)]
 enum Look {
-    /// Somebody would have waited for as long as nobody looked.
+    /// A task would have waited for as long as no thread looked.
     Found,
-    /// Nobody would, or somebody else has looked.
+    /// No task would have waited, or another thread has looked.
     Needless,
 }
 
-/// Takes a turn at the reactor, if nobody else has for a while.
+/// Takes a turn at the reactor, if no other thread has for a while.
 fn look_at_io(shared: &Shared) -> Look {
     if Duration::from_nanos(shared.reactor.alone_for()) < LOOK_AT_IO_EVERY {
         return Look::Needless;
     }
     let mut ready = Vec::new();
-    // An error here is one of our own making, and the next turn that waits tells of it. If somebody has the turn, and has
-    // had it for so long, he waits there.
+    // An error here is one of our own making, and the next turn that waits tells of it. If another
+    // thread has had the turn for this long, it waits in the reactor, which serves as well.
     let _looked = shared.reactor.turn(Wait::Not, &mut ready);
     let look = if ready.is_empty() { Look::Needless } else { Look::Found };
     wake_all(&mut ready);

@@ -1,8 +1,8 @@
 //! More lowered threads, if none comes back from what it does.
 //!
-//! There are as many lowered threads as workers, which is enough to use every CPU. But a poll or a job may wait for another that
-//! waits for a thread, or never end, and then those behind it would wait for ever. So while some wait, and none was begun
-//! for a while, one more may run.
+//! There are as many lowered threads as workers, which is enough to use every CPU. But a poll or a
+//! job may never end, or wait for another that waits for a thread, and then those behind it would
+//! wait for ever. So while some wait, and none was begun for a while, one more may run.
 
 use crate::blocking::Kind;
 use crate::runtime::Shared;
@@ -14,7 +14,7 @@ pub(super) const EVERY: Duration = Duration::from_millis(100);
 
 const KINDS: [Kind; 2] = [Kind::Background, Kind::Lowered];
 
-/// What was begun up to the last look.
+/// How many polls and jobs were begun up to the last look.
 #[derive(Default)]
 pub(super) struct Relief {
     looked_at: Option<Instant>,
@@ -22,11 +22,13 @@ pub(super) struct Relief {
 }
 
 impl Relief {
-    /// Whether anything waits for a lowered thread.
+    /// Returns whether anything waits for a lowered thread.
     pub(super) fn is_due(shared: &Shared) -> bool {
         KINDS.iter().any(|&kind| shared.crew_of(kind).has_queue())
     }
 
+    /// Lets one more run in each crew whose queue has not moved since the last look, at most once
+    /// every [`EVERY`].
     pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) {
         if self.looked_at.is_some_and(|at| now - at < EVERY) {
             return;

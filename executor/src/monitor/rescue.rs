@@ -1,17 +1,20 @@
-//! Work that is queued beside an idle worker while no worker searches: a lost wake-up, which must not be.
+//! Work that is queued beside an idle worker while no worker searches: a lost wake-up, which must
+//! not be.
 //!
-//! The rule of `sched/sleep.md` allows that state for a moment: to a thread between its push and its announcement, to a
-//! worker between its count-out and its second look, and to a worker between two polls, which announces what it has queued
-//! before the next one. A thread that has lost its CPU in such a moment makes it last. So the monitor looks again, a
-//! millisecond apart, and
+//! The rule of `sched/sleep.md` allows that state for a moment: to a thread between its push and
+//! its announcement, to a worker between its count-out and its second look, and to a worker between
+//! two polls, which announces what it has queued before the next one. A thread that has lost its
+//! CPU in such a moment makes it last. So the monitor looks again, a millisecond apart, and
 //!
-//! - wakes a worker and counts a *rescue* once [`SURE_LOOKS`] looks have shown the state, no worker was woken or parked
-//!   between them, every worker that is awake was in a poll at each, and no thread of the process that wants a CPU has gone
-//!   without one since the second of them. Then no thread is left that could announce the work: the wake-up was lost;
-//! - wakes a worker and counts nothing if it cannot be sure within [`MOST_LOOKS`], or if a worker is between two polls for
-//!   [`SURE_LOOKS`] of them: it may be in a waker that blocks.
+//! - wakes a worker and counts a *rescue* once [`SURE_LOOKS`] looks have shown the state, no worker
+//!   was woken or parked between them, every worker that is awake was in a poll at each, and no
+//!   thread of the process that wants a CPU has gone without one since the second of them. Then no
+//!   thread is left that could announce the work: the wake-up was lost;
+//! - wakes a worker and counts nothing if it cannot be sure within [`MOST_LOOKS`], or if a worker
+//!   is between two polls for [`SURE_LOOKS`] of them: that worker may be in a waker that blocks.
 //!
-//! Looks are counted, not milliseconds: a machine that stands still for a second makes one look late, and proves nothing.
+//! Looks are counted, not milliseconds: a machine that stands still for a second makes one look
+//! late, and proves nothing.
 
 use crate::runtime::Shared;
 use crate::sync::fence;
@@ -25,19 +28,20 @@ pub(super) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 /// How many looks have to show the state.
 const SURE_LOOKS: u32 = 10;
 
-/// After so many looks a worker is woken, whatever may be the reason.
+/// After this many looks a worker is woken, whatever the reason may be.
 const MOST_LOOKS: u32 = 50;
 
-/// A thread that has had this much of a CPU is not where it was: the way from a push to its announcement takes less than a
-/// microsecond.
+/// A thread that has had this much of a CPU is not where it was: the way from a push to its
+/// announcement takes less than a microsecond.
 const ENOUGH_TO_ANNOUNCE: Duration = Duration::from_millis(1);
 
 /// What one look at the queues and the idle set shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sight {
-    /// Nothing is queued, or nobody is idle, or somebody searches.
+    /// Nothing is queued, or no worker is idle, or one searches.
     Fine,
-    /// Work is queued beside an idle worker, but another is between two polls and may be about to announce it.
+    /// Work is queued beside an idle worker, but another is between two polls and may be about to
+    /// announce it.
     Unclear,
     /// Work is queued beside an idle worker, and every other worker is in a poll.
     Unannounced,
@@ -51,23 +55,27 @@ enum Verdict {
     LookAgain,
     /// Wake a worker; the work may be about to be announced.
     Wake,
-    /// Wake a worker; nobody else will.
+    /// Wake a worker; no other thread will.
     Rescue,
 }
 
 /// What the monitor has seen of the state, look by look.
 #[derive(Default)]
 pub(super) struct Suspicion {
+    /// How many looks have shown [`Sight::Unannounced`], since the state began or a worker was last
+    /// woken or parked.
     unannounced: u32,
+    /// How many looks have shown [`Sight::Unclear`], since the same moment.
     unclear: u32,
-    // When the last look was that counted, and how often workers had been woken or parked by then.
+    /// When the last look was that counted, and how often workers had been woken or parked by then.
     last: Option<(Instant, u64)>,
-    // The threads of the process at the second look.
+    /// The threads of the process at the second look.
     threads: Option<Threads>,
 }
 
 impl Suspicion {
-    /// Looks once, and wakes a worker if that is due. True if the monitor is to look again soon.
+    /// Looks once, and wakes a worker if that is due. Returns whether the monitor is to look again
+    /// soon.
     pub(super) fn look(&mut self, shared: &Shared, now: Instant) -> bool {
         let sight = look(shared);
         let verdict = self.judge(sight, shared.meter.woken_and_parked(), now, Threads::now, Threads::all_moved_on);
@@ -76,8 +84,8 @@ impl Suspicion {
             Verdict::LookAgain => return true,
             Verdict::Wake | Verdict::Rescue => *self = Self::default(),
         }
-        // By the same books as everybody: a worker woken past the idle set would be counted wrongly for ever (tokio PR
-        // 8372).
+        // By the idle set, like every wake-up: a worker that is woken past it would be counted
+        // wrongly for ever (tokio PR 8372).
         let woken = shared.scheduler.announce();
         if verdict == Verdict::Rescue && woken.is_some() {
             shared.monitor.count_rescue();
@@ -86,7 +94,8 @@ impl Suspicion {
         false
     }
 
-    /// Decides what a look means together with those before it. `changes`: how often workers were woken or parked.
+    /// Decides what a look means together with those before it. `changes` is how often workers were
+    /// woken or parked.
     fn judge(
         &mut self,
         sight: Sight,
@@ -110,7 +119,8 @@ impl Suspicion {
         } else {
             self.unannounced += 1;
             if self.unannounced == 2 {
-                // Not at the first: a task that yields beside an idle worker shows the state for an instant, often.
+                // Not at the first look: a task that yields beside an idle worker shows the state
+                // for an instant, often.
                 self.threads = threads();
             }
         }
@@ -124,13 +134,15 @@ impl Suspicion {
     }
 }
 
+/// Looks at the queues and the idle set.
 fn look(shared: &Shared) -> Sight {
     let (scheduler, workers) = (&shared.scheduler, shared.scheduler.idle.workers());
     let in_polls = || shared.posts.iter().filter(|post| post.is_running()).count();
     let polls = || shared.posts.iter().map(|post| post.polls().0).sum::<u64>();
     let before = (polls(), in_polls(), scheduler.idle.counts());
-    // Ordering: SeqCst fences, so that the queues are read between the two looks at the workers. They have no partner: a
-    // worker writes its own words relaxed, and a look that is deceived by that is one of many.
+    // Ordering: SeqCst fences, so that the queues are read between the two looks at the workers.
+    // They have no partner: a worker writes its own words relaxed, and a look that is deceived by
+    // that is one of many.
     fence(SeqCst);
     if !scheduler.idle.must_wake() || !scheduler.anything_announced() {
         return Sight::Fine;
@@ -141,17 +153,18 @@ fn look(shared: &Shared) -> Sight {
     if before == after && polling + counts.idle() == workers { Sight::Unannounced } else { Sight::Unclear }
 }
 
-/// The threads of the process: how long each has had a CPU.
+/// The threads of the process, and how long each has had a CPU.
 struct Threads(HashMap<i32, Duration>);
 
 impl Threads {
-    /// The threads of this moment, if the OS tells.
+    /// Returns the threads of this moment, if the OS tells.
     fn now() -> Option<Self> {
         let threads = each_thread()?.map(|thread| (thread.id, thread.had_cpu));
         Some(Self(threads.collect()))
     }
 
-    /// Whether each of them has had a CPU since, or wants none. False if the OS does not tell.
+    /// Returns whether each of them has had a CPU since, or wants none. False if the OS does not
+    /// tell.
     fn all_moved_on(&self) -> bool {
         let moved_on = |thread: Thread| {
             let before = self.0.get(&thread.id).copied().unwrap_or_default();
@@ -165,14 +178,14 @@ impl Threads {
 struct Thread {
     id: i32,
     had_cpu: Duration,
-    /// It neither has a CPU nor waits for one, nor for a page, nor was it stopped.
+    /// Whether it neither has a CPU nor waits for one, nor for a page, nor was stopped.
     sleeps: bool,
 }
 
-/// Every thread of the process but the caller, and but those that end meanwhile.
+/// Returns every thread of the process but the caller, and except for those that end meanwhile.
 #[cfg(target_os = "linux")]
 fn each_thread() -> Option<impl Iterator<Item = Thread>> {
-    // SAFETY: asks for a number, and touches no memory.
+    // SAFETY: `gettid` has no arguments and touches no memory.
     let own = unsafe { libc::gettid() };
     let ids = std::fs::read_dir("/proc/self/task").ok()?;
     let ids = ids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(move |&id| id != own);
@@ -197,7 +210,7 @@ mod tests {
     use Sight::{Fine, Unannounced, Unclear};
     use Verdict::{LookAgain, Nothing, Rescue, Wake};
 
-    /// Looks at a runtime that is not there.
+    /// Makes looks of a runtime that is not there.
     struct Looks {
         suspicion: Suspicion,
         now: Instant,
@@ -264,8 +277,9 @@ mod tests {
         }
     }
 
-    /// A task that is queued and never announced, which is what a lost wake-up comes to, still runs; and it is counted,
-    /// unless other tests leave a thread of this process without a CPU meanwhile.
+    /// A task that is queued and never announced, which is what a lost wake-up comes to, still
+    /// runs. It is counted, unless other tests leave a thread of this process without a CPU
+    /// meanwhile.
     #[test]
     #[cfg(target_os = "linux")]
     fn work_that_was_queued_in_silence_runs_and_is_counted() {
@@ -283,15 +297,17 @@ mod tests {
                 crate::task::allocate(std::sync::Arc::as_ptr(shared), None, Class::Foreground, location, async { 42 });
             task.metadata().set_mark(Mark::QUEUED);
             shared.scheduler.injector.push(task);
-            // Everything rests, so the monitor may sleep; a wake-up that is lost is lost before that.
+            // A wake-up that is really lost is lost before the monitor sleeps. Here everything
+            // rests and the monitor may sleep, so it is called.
             shared.monitor.call();
             assert_eq!(runtime.block_on(handle).unwrap(), 42);
         }
         panic!("a thousand wake-ups were lost, and none was counted");
     }
 
-    /// Between its polls its queue holds a task that nobody is told of, beside an idle worker. (It was counted for one, once in a
-    /// hundred runs or so beside other programs, while the task was queued before the poll was said to be over.)
+    /// Between the polls of the task, the queue holds it unannounced beside an idle worker. (While
+    /// the task was queued before the poll was said to be over, that was counted as a rescue once
+    /// in a hundred runs or so beside other programs.)
     #[test]
     fn a_task_that_yields_beside_an_idle_worker_is_no_rescue() {
         let runtime = crate::Builder::new().workers(2).build().unwrap();

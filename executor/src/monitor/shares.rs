@@ -1,45 +1,48 @@
 //! How the background divides the CPUs that the foreground leaves: how many workers rest.
 //!
-//! Polite tasks run on workers, all other background code on lowered threads, which have a CPU only when no worker wants it. Each
-//! is to have its part, job by job. What lowered threads get is what workers do not use. So the monitor compares that with
-//! their part a hundred times a second, keeps account of what they are owed, and has as many workers rest as pays it back.
+//! Polite tasks run on workers. All other background code runs on lowered threads, which have a CPU
+//! only when no worker wants it. Each of the two is to have its part, job by job. Lowered threads
+//! get what workers do not use. So the monitor compares that with their part a hundred times a
+//! second, keeps account of what they are owed, and has as many workers rest as pays it back.
 //!
-//! With `N` CPUs, of which the foreground uses `F`, `P` polite tasks and `L` lowered threads that want a CPU, the part of the
-//! lowered threads is `(N - F) * L / (P + L)`, or `L` if there is enough for all. The account settles on that whatever `F` is: it
-//! counts what was left over, not what was meant to be.
+//! Let there be `N` CPUs, of which the foreground uses `F`, `P` polite tasks, and `L` lowered
+//! threads that want a CPU. The part of the lowered threads is `(N - F) * L / (P + L)`, or `L` if
+//! there is enough for all. The account settles on that whatever `F` is, because it counts what was
+//! left over, not what was meant to be.
 
 use crate::blocking::Kind;
 use crate::os;
 use crate::runtime::Shared;
 use std::time::{Duration, Instant};
 
-/// How often the account is made up. Between two times as many workers rest; a part of a worker is one that rests for some of
-/// them.
+/// How often the account is made up. The number of workers that rest is the same between two times;
+/// a part of a worker is a worker that rests for some of them.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// The share of the foreground is an average over about as many looks.
+/// The share of the foreground is an average over about this many looks.
 const LOOKS: f64 = 8.0;
 
 /// What the lowered threads of a runtime are owed.
 #[derive(Default)]
 pub(super) struct Shares {
-    // When it last looked whether there is anything to divide.
+    /// When the monitor last looked whether there is anything to divide.
     looked_at: Option<Instant>,
+    /// The last look, while there is something to divide.
     last: Option<Look>,
-    // CPUs that the foreground uses, on average.
+    /// How many CPUs the foreground uses, on average.
     foreground: f64,
-    // CPUs times looks.
+    /// What the lowered threads are owed, in CPUs times looks.
     owed: f64,
 }
 
 /// What the last look saw.
 struct Look {
     at: Instant,
-    // CPU time of all workers.
+    /// The CPU time of all workers.
     used: Duration,
 }
 
-/// CPUs that each kind of background could use.
+/// How many CPUs each kind of background could use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Demand {
     polite: f64,
@@ -47,13 +50,14 @@ struct Demand {
 }
 
 impl Shares {
-    /// Whether there is anything to divide, so that the monitor must look again.
+    /// Returns whether there is anything to divide, so that the monitor must look again.
     pub(super) fn any(&self) -> bool {
         self.last.is_some()
     }
 
-    /// The monitor looks no more: all workers serve the yield queue. The last one of a runtime that closes sleeps until a task
-    /// is announced to it, and that may be one of the background.
+    /// Has all workers serve the yield queue again, because the monitor looks no more. The last
+    /// worker of a runtime that closes sleeps until a task is announced to it, and that may be one
+    /// of the background.
     pub(super) fn look_no_more(&mut self, shared: &Shared) {
         rest(shared, 0);
     }
@@ -67,7 +71,7 @@ impl Shares {
         let scheduler = &shared.scheduler;
         let running = ask_to_rest(shared);
         let polite = running + scheduler.yielded.len();
-        // Asked last: the OS is asked about each of those threads.
+        // Asked last, because it asks the OS about each of those threads.
         let Some(lowered) = (if polite == 0 { Some(0) } else { wanting(shared) }) else { return };
         if lowered == 0 {
             if self.any() {
@@ -86,8 +90,8 @@ impl Shares {
         }
     }
 
-    /// Of `cpus` CPUs the workers have used `used` since the last look, and polite tasks had `running`, as far as one look
-    /// tells.
+    /// Makes up the account of one look: of `cpus` CPUs the workers have used `used` since the last
+    /// look, and polite tasks had `running`, as far as one look tells.
     fn settle(&mut self, cpus: f64, used: f64, running: f64, Demand { polite, lowered }: Demand) {
         self.foreground += ((used - running).max(0.0) - self.foreground) / LOOKS;
         let left = cpus - self.foreground;
@@ -95,7 +99,7 @@ impl Shares {
         self.owed = (self.owed + part - (cpus - used)).clamp(0.0, cpus);
     }
 
-    /// How many of so many workers are to rest.
+    /// Returns how many of `workers` workers are to rest.
     fn resting(&self, workers: usize) -> usize {
         (self.owed.round() as usize).min(workers)
     }
@@ -105,14 +109,14 @@ impl Shares {
 fn rest(shared: &Shared, workers: usize) {
     if workers != shared.scheduler.idle.resting() {
         shared.unpark(shared.scheduler.set_resting(workers));
-        // Those that are to rest from now on.
+        // Asks those that are to rest from now on.
         ask_to_rest(shared);
     }
 }
 
-/// Asks the polite polls of workers that are to rest to return. How many polls are polite.
+/// Asks the polite polls of workers that are to rest to return. Returns how many polls are polite.
 fn ask_to_rest(shared: &Shared) -> usize {
-    // One that is overrun does not hear, and is not polite.
+    // A poll that is overrun does not hear, and is not polite.
     let in_poll = |core: usize| {
         let post = &shared.posts[core];
         post.is_running() && !post.is_overrun(shared.scheduler.core(core).polling())
@@ -120,8 +124,8 @@ fn ask_to_rest(shared: &Shared) -> usize {
     shared.scheduler.ask_to_rest(in_poll)
 }
 
-/// How many lowered threads want a CPU, unless it cannot be told now. None of them if the OS has refused to lower them: then it
-/// divides the CPUs.
+/// Returns how many lowered threads want a CPU, or none if that cannot be told now. Zero if the OS
+/// has refused to lower them, because then the OS divides the CPUs.
 fn wanting(shared: &Shared) -> Option<usize> {
     if shared.is_lowering_refused() {
         return Some(0);
@@ -138,7 +142,8 @@ fn wanting(shared: &Shared) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Runs an account for a while beside so much foreground: the CPUs that polite tasks and lowered threads had on average.
+    /// Runs an account for a while beside a foreground that uses `foreground` CPUs. Returns how
+    /// many CPUs polite tasks and lowered threads had on average.
     fn divided(cpus: usize, foreground: f64, polite: f64, lowered: f64) -> (f64, f64) {
         let (mut shares, mut had) = (Shares::default(), (0.0, 0.0));
         let demand = Demand { polite, lowered };
@@ -180,7 +185,8 @@ mod tests {
         about(divided(8, 6.0, 8.0, 8.0), (1.0, 1.0));
     }
 
-    /// By hand: on a machine with other processes the monitor may have no reason to.
+    /// The number of resting workers is set by hand, because on a machine with other processes the
+    /// monitor may have no reason to.
     #[test]
     fn polite_tasks_leave_workers_that_rest_and_go_on_when_these_come_back() {
         use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -207,7 +213,7 @@ mod tests {
         for _ in 0..50 {
             rest(shared, 2);
             until(&|| {
-                // The monitor does this every 10 ms: a request may come between two polls.
+                // The monitor does this every 10 ms, because a request may come between two polls.
                 ask_to_rest(shared);
                 shared.scheduler.yielded.len() == 3 && shared.scheduler.idle.counts().idle() == 2
             });

@@ -1,10 +1,12 @@
 //! A look at the stack of another thread, by a signal.
 //!
-//! The handler walks its own stack and notes the return addresses in a place that was set aside: no memory is allocated and
-//! no lock of ours is taken there. What the addresses mean is looked up afterwards, on the thread that asked.
+//! The handler walks its own stack and notes the return addresses in a place that was set aside. It
+//! allocates no memory and takes none of our locks. What the addresses mean is looked up
+//! afterwards, on the thread that asked.
 //!
-//! Not strictly async-signal-safe: the unwinder is the system's, and asks the dynamic linker where code is. With glibc 2.35
-//! and later that takes no lock. This is what profilers do, and for whoever asked for it.
+//! This is not strictly async-signal-safe: the unwinder is the system's, and asks the dynamic
+//! linker where code is. With glibc 2.35 and later that takes no lock. Profilers do the same, and
+//! it is done only for users that ask for it.
 
 use crate::sync::lock;
 use std::fmt::Write;
@@ -17,35 +19,50 @@ use std::sync::atomic::{
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+/// How many frames of a stack are noted at most.
 const DEEPEST: usize = 64;
 
-/// Go's choice too: nobody else uses it, and nothing happens if it comes by mistake.
+/// Go's choice too: no other code uses this signal, and nothing happens if it comes by mistake.
 const SIGNAL: i32 = libc::SIGURG;
 
-/// The thread that is to note its stack; zero if none is, minus one while it does.
+/// The thread that is to note its stack; zero if none is, minus one while it does. Set by the
+/// thread that asks, which also withdraws it; minus one and back to zero by the handler.
 static ASKED: AtomicI32 = AtomicI32::new(0);
+/// The return addresses. Written by the handler, and read by the thread that asked once [`ASKED`]
+/// is zero.
 static FRAMES: [AtomicUsize; DEEPEST] = [const { AtomicUsize::new(0) }; DEEPEST];
+/// How many of [`FRAMES`] there are.
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
-/// What was there before our handler, if we could put ours there.
+/// The handler that was there before ours, if ours could be installed.
 static BEFORE: OnceLock<Option<libc::sigaction>> = OnceLock::new();
 
-/// Where a thread of this process is. None if it does not answer.
+/// Returns where a thread of this process is, or none if it does not answer.
 pub(super) fn sample(thread: i32) -> Option<Box<str>> {
-    // Several runtimes have a monitor each.
+    // Several runtimes have a monitor each, and there is one place for frames.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = lock(&ONE_AT_A_TIME);
     BEFORE.get_or_init(install).as_ref()?;
+    // 1. Ask, before the signal: the handler looks whether it was asked.
+    //
+    // Ordering: release, partner of the acquire in `handle`: the last sample has been read before
+    // this one is written.
     ASKED.store(thread, Release);
     let process = std::process::id().cast_signed();
-    // SAFETY: sends a signal for which there is a handler to a thread of this process; if it has ended, nobody gets it.
+    // SAFETY: the call takes three numbers and touches no memory of this process. The thread is
+    // named together with this process, so no other process can get the signal, and if the thread
+    // has ended, no thread gets it. `install` has put a handler there for the signal.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, SIGNAL) };
+    // 2. Wait for a while.
     let patience = Instant::now() + Duration::from_millis(20);
-    // Ordering: acquire, partner of the release in `note`.
+    // Ordering: acquire, partner of the release in `note`: the frames are whole.
     while sent == 0 && ASKED.load(Acquire) != 0 && Instant::now() < patience {
         std::thread::yield_now();
     }
-    // If it has not begun it is not to begin any more; if it has, it is soon done.
+    // 3. Withdraw. A thread that has not begun must not begin any more, because the next sample may
+    //    be of another. A thread that has begun is soon done.
+    //
+    // Ordering: acquire, partner of the release in `note`, also if the handler was first.
     while ASKED.compare_exchange(thread, 0, Acquire, Acquire).is_err_and(|now| now != 0) {
         std::thread::yield_now();
     }
@@ -55,19 +72,22 @@ pub(super) fn sample(thread: i32) -> Option<Box<str>> {
 
 fn install() -> Option<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: zero is a valid value for each field.
+    // SAFETY: all bytes are zero, and zero is a valid value for each field: numbers, a set of
+    // signals, and function pointers that may be null.
     let ours = unsafe { action.assume_init_mut() };
     ours.sa_sigaction = handle as *const () as usize;
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     let mut before = MaybeUninit::uninit();
-    // SAFETY: both point to such a struct; the handler is a function of the kind that `SA_SIGINFO` calls.
+    // SAFETY: `ours` is an initialised `sigaction`, and `before` is writable for one. The handler
+    // is a function of the kind that `SA_SIGINFO` calls, and lives as long as the program. What it
+    // does may be done in a signal handler, as far as the head of this file says.
     let installed = unsafe { libc::sigaction(SIGNAL, ours, before.as_mut_ptr()) } == 0;
-    // SAFETY: written by the call, as it succeeded.
+    // SAFETY: the call has succeeded, so it has written the whole of `before`.
     installed.then(|| unsafe { before.assume_init() })
 }
 
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: asks for a number, and touches no memory.
+    // SAFETY: `gettid` has no arguments and touches no memory.
     let me = unsafe { libc::gettid() };
     // Ordering: acquire, partner of the release in `sample`.
     if ASKED.compare_exchange(me, -1, Acquire, Relaxed).is_ok() {
@@ -79,12 +99,16 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
             return;
         }
         if with_info {
-            // SAFETY: that is what the flag says of a handler which is neither of the two constants.
+            // SAFETY: `handler` is neither of the two constants, so it is the address of a
+            // function, and the flag says that the function takes these three arguments. The size
+            // is that of a function pointer.
             let f: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute(handler) };
             f(signal, info, context);
         } else {
-            // SAFETY: as above, without the flag.
+            // SAFETY: `handler` is neither of the two constants, so it is the address of a
+            // function, and without the flag the function takes the signal alone. The size is that
+            // of a function pointer.
             let f: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
             f(signal);
         }
@@ -93,8 +117,8 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
 
 fn note() {
     let mut depth = 0;
-    // SAFETY: not synchronised with other users of the unwinder, which for walking a stack it need not be; what it walks is
-    // this thread's own stack, which does not change meanwhile.
+    // SAFETY: the call takes no lock against other users of the unwinder. To walk a stack it needs
+    // none, and what it walks is this thread's own stack, which does not change meanwhile.
     unsafe {
         backtrace::trace_unsynchronized(|frame| {
             FRAMES[depth].store(frame.ip().addr(), Relaxed);
@@ -107,14 +131,14 @@ fn note() {
     ASKED.store(0, Release);
 }
 
-/// A line for each function from where the signal hit down to the poll.
+/// Returns a line for each function from where the signal hit down to the poll.
 fn describe(frames: &[AtomicUsize]) -> Box<str> {
     let address = |frame: &AtomicUsize| ptr::without_provenance_mut(frame.load(Relaxed));
     // Without full debug information names have no path.
     let is_handler = |frame: &AtomicUsize| {
         names(address(frame)).iter().any(|name| name == "handle" || name.contains("stack::handle"))
     };
-    // The handler's own frames are of no interest, nor is the system's that called it.
+    // The handler's own frames are of no interest, nor is that of the system which called it.
     let handler = frames.iter().position(is_handler);
     let (mut text, mut number) = (String::new(), 0);
     for frame in &frames[handler.map_or(0, |handler| (handler + 2).min(frames.len()))..] {
@@ -136,7 +160,7 @@ fn describe(frames: &[AtomicUsize]) -> Box<str> {
     text.into()
 }
 
-/// The functions that an address is in: several, if some were inlined.
+/// Returns the functions that an address is in: several, if some were inlined.
 fn names(address: *mut std::ffi::c_void) -> Vec<String> {
     let mut names = Vec::new();
     backtrace::resolve(address, |symbol| names.extend(symbol.name().map(|name| format!("{name:#}"))));

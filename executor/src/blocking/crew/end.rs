@@ -1,4 +1,5 @@
-//! The end of a crew: jobs that were accepted run, unless the shutdown gives up on them. See `runtime/shutdown.md`.
+//! The end of a crew: jobs that were accepted run, unless the shutdown gives up on them. See
+//! `runtime/shutdown.md`.
 
 use super::{Crew, Kind, State, Work};
 use crate::runtime::{Shared, wait_while};
@@ -15,13 +16,13 @@ pub(crate) struct Left {
     pub(crate) threads: usize,
     /// What they do.
     pub(crate) going_on: Vec<Work>,
-    /// Jobs that no thread has taken yet.
+    /// The jobs that no thread has taken yet.
     pub(crate) waiting: Vec<Work>,
 }
 
 impl Crew {
-    /// Accepts no job any more. Those that were accepted run, and the threads end when none is left. Polls that wait are given
-    /// back: their tasks are dropped with all others.
+    /// Closes the crew to new jobs. Jobs that were accepted still run, and the threads end when
+    /// none is left. Polls that wait are returned: their tasks are dropped with all others.
     pub(crate) fn close(&self) -> Vec<Runnable> {
         let mut state = self.lock();
         state.closed = true;
@@ -33,33 +34,35 @@ impl Crew {
         polls
     }
 
-    /// Whether no job is left to begin, nor will ever be.
+    /// Returns whether no job is left to begin, and none will come.
     pub(crate) fn is_drained(&self) -> bool {
         self.lock().is_drained()
     }
 
-    /// Waits until every job has run, every thread has ended and nobody is away, or for the deadline. Whether that is so.
+    /// Waits until every job has run, every thread has ended and no thread is away, or until the
+    /// deadline. Returns whether all of that is so.
     pub(crate) fn wait_ended(&self, deadline: Option<Instant>) -> bool {
         let state = wait_while(&self.one_fewer, self.lock(), deadline, |state| !state.has_ended());
         state.has_ended()
     }
 
-    /// What is left after [`Self::close`].
+    /// Returns what is left after [`Self::close`].
     pub(crate) fn left(&self) -> Left {
         self.lock().left(self.kind())
     }
 
-    /// Cancels the jobs that no thread has taken, after [`Self::close`]. What was left before that.
+    /// Cancels the jobs that no thread has taken, after [`Self::close`]. Returns what was left
+    /// before that.
     pub(crate) fn give_up(&self, shared: &Arc<Shared>) -> Left {
         let mut state = self.lock();
         let left = state.left(self.kind());
         let given_up = std::mem::take(&mut state.jobs);
         state.given_up.extend(given_up);
         self.publish(&state);
-        // All threads that there are may be stuck in a job.
+        // Every thread that there is may be stuck in a job.
         let one_more = (!left.waiting.is_empty()).then(|| state.reserve());
         drop(state);
-        // It may wait for the queue to be empty.
+        // The monitor may wait for the queue to be empty.
         shared.monitor.call();
         if let Some(number) = one_more {
             let unserved = self.start(shared, number);
@@ -68,35 +71,35 @@ impl Crew {
         left
     }
 
-    /// The handles of all threads, for whoever waits for their end.
+    /// Takes the handles of all threads, for a caller that waits for their end.
     pub(crate) fn take_handles(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.lock();
         let retired = std::mem::take(&mut state.retired);
         retired.into_iter().chain(state.members.values_mut().filter_map(|member| member.handle.take())).collect()
     }
 
-    /// Whether this is one of the crew's threads.
+    /// Returns whether this is one of the crew's threads.
     pub(crate) fn has(&self, thread: ThreadId) -> bool {
         let state = self.lock();
         state.members.values().any(|member| member.thread == Some(thread))
-            // In the destructors of its thread-locals.
+            // It is in the destructors of its thread-locals.
             || state.retired.iter().any(|handle| handle.thread().id() == thread)
     }
 }
 
 impl State {
-    /// What is left.
+    /// Returns what is left.
     fn left(&self, kind: Kind) -> Left {
         Left {
             kind,
-            // Those that hold a core are counted with the cores.
+            // The cores count the threads that hold one.
             threads: self.members.len().saturating_sub(self.standing_in) + self.away.len(),
             going_on: self.going_on().cloned().collect(),
             waiting: self.jobs.iter().map(Work::of).collect(),
         }
     }
 
-    /// Whether nothing goes on, nor will.
+    /// Returns whether nothing goes on, and nothing will.
     fn has_ended(&self) -> bool {
         self.members.is_empty() && self.away.is_empty() && self.jobs.is_empty()
     }
