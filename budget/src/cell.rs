@@ -1,20 +1,22 @@
-//! The count of operations left in the current poll: who sets it, who reads it, who spends it.
+//! The count of operations left in the current poll: what sets it, reads it and spends it.
 //!
-//! It owns the thread-local `REMAINING`, whose value is 0..=255 inside `with_budget` and `UNCONSTRAINED` elsewhere,
-//! never anything between. Whether another thread wants the budget to count as empty is `interrupt`'s.
+//! This file owns the thread-local `REMAINING`. Its value is in 0..=255 inside of `with_budget`,
+//! and `UNCONSTRAINED` elsewhere, in `without_budget`, and after too many refusals. It never has a
+//! value in between. `interrupt` says whether another thread wants the budget to count as empty.
 //!
-//! Unlike tokio's, a refund gives back one operation and not the count of before: what others spent while the
-//! `Restore` was held stays spent.
+//! Unlike tokio's, a refund gives back one operation and not the count of before: operations that
+//! were spent while the `Restore` was held stay spent.
 
 use crate::interrupt;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
-/// How many operations an executor grants a task for one poll.
+/// The number of operations that an executor grants a task for one poll.
 ///
-/// Small enough that a task which never waits gives its neighbours a turn every few tens of microseconds, large
-/// enough that the extra trip through the queue is lost in the cost of 128 operations.
+/// It is small enough that a task which never waits gives others a turn every few tens of
+/// microseconds. It is large enough that the extra trip through the queue is lost in the cost of
+/// 128 operations.
 ///
 /// # Examples
 ///
@@ -25,37 +27,39 @@ use std::task::{Context, Poll};
 /// ```
 pub const OPERATIONS: u8 = 128;
 
-/// The thread-local's value when no executor constrains this thread.
+/// The value of `REMAINING` while no executor constrains this thread.
 const UNCONSTRAINED: u16 = u16::MAX;
 
-/// How often a poll is refused before it is let go.
+/// The number of refusals after which the rest of a poll is unconstrained.
 ///
-/// A task that is refused returns: that is the point. One that is refused so often without returning cannot: an executor
-/// inside the task (`futures::executor::block_on`) polls in a loop and waits for it. It would wait for ever. More than the
-/// children of any join that asks each of them once, and no more than a millisecond of such a loop.
+/// A task that is refused is meant to return. If it does not after that many refusals, it cannot:
+/// an executor inside of the task (`futures::executor::block_on`) polls in a loop, and would do so
+/// for ever. The number is more than the children of any join that asks each of them once, and
+/// costs such a loop at most a millisecond.
 const REFUSALS: u32 = 50_000;
 
 thread_local! {
-    // How often the current poll was refused.
+    /// The number of refusals in the current poll.
     static REFUSED: Cell<u32> = const { Cell::new(0) };
-    // Operations left in the current poll, or `UNCONSTRAINED`. Constant-initialised and without a destructor, so
-    // that reading it is one load and works even while the thread's other locals are being destroyed.
+    /// The operations left in the current poll, or `UNCONSTRAINED`. Constant-initialised and
+    /// without a destructor, so that reading it is one load, and works even while the thread's
+    /// other locals are being destroyed.
     static REMAINING: Cell<u16> = const { Cell::new(UNCONSTRAINED) };
 }
 
-/// Runs `f` with a budget of `operations`, then puts back the budget that was there before, even if `f` panics.
+/// Runs `f` with a budget of `operations`, then puts back the budget of before, even if `f` panics.
 ///
-/// This is what an executor wraps around each poll. Returns what `f` returned. Calls nest: the inner budget is
-/// neither taken from the outer nor added to it. A budget of 0 refuses everything, so a task that is given no other
-/// never makes progress.
+/// An executor wraps this around each poll. Returns what `f` returned. Calls nest: the inner budget
+/// is neither taken from the outer one nor added to it. A budget of 0 refuses everything, so a task
+/// that gets no other budget never makes progress.
 ///
 /// # Not guaranteed
 ///
-/// That `f` ends after this many operations: only what asks is refused.
+/// That `f` ends after that many operations: only code that asks is refused.
 ///
 /// # Panics
 ///
-/// Only if `f` does.
+/// Only if `f` panics.
 ///
 /// # Examples
 ///
@@ -68,14 +72,15 @@ pub fn with_budget<R>(operations: u8, f: impl FnOnce() -> R) -> R {
     with_remaining(u16::from(operations), 0, f)
 }
 
-/// Runs `f` without counting what it does, then puts back the budget that was there before, even if `f` panics.
+/// Runs `f` without counting what it does, then puts back the budget of before, even if `f` panics.
 ///
-/// For synchronous code inside a task that waits for something itself, a `block_on` of another executor say: refused, it
-/// could not give way, only wait for ever. For a future see [`unconstrained`](crate::unconstrained).
+/// This is for synchronous code inside of a task that itself waits, for example a `block_on` of
+/// another executor. If it were refused it could not give way, and would wait for ever. For a
+/// future see [`unconstrained`](crate::unconstrained).
 ///
 /// # Panics
 ///
-/// Only if `f` does.
+/// Only if `f` panics.
 ///
 /// # Examples
 ///
@@ -89,10 +94,11 @@ pub fn with_budget<R>(operations: u8, f: impl FnOnce() -> R) -> R {
 /// ```
 #[inline]
 pub fn without_budget<R>(f: impl FnOnce() -> R) -> R {
-    // The refusals of the poll that this is in go on being counted.
+    // The refusals of the poll around this are still counted.
     with_remaining(UNCONSTRAINED, REFUSED.get(), f)
 }
 
+/// Runs `f` with these values of `REMAINING` and `REFUSED`, then puts back those of before.
 #[inline]
 fn with_remaining<R>(remaining: u16, refused: u32, f: impl FnOnce() -> R) -> R {
     struct PutBack(u16, u32);
@@ -107,9 +113,10 @@ fn with_remaining<R>(remaining: u16, refused: u32, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Leaves nothing of the budget: the next operation of the current poll is refused, and its task gives way.
+/// Spends all that is left of the budget: the next operation of the current poll is refused, and
+/// its task gives way.
 ///
-/// Where nothing constrains this thread it has no effect; nor on a budget around the innermost one.
+/// It has no effect where nothing constrains this thread, nor on a budget around the innermost one.
 ///
 /// # Panics
 ///
@@ -134,13 +141,14 @@ pub fn exhaust() {
     }
 }
 
-/// Operations left in the current poll; `None` when nothing constrains this thread.
+/// Returns the operations left in the current poll, or `None` when nothing constrains this thread.
 ///
-/// While an [interrupt](crate::with_interrupt) is raised it is `Some(0)`, whatever the count.
+/// While an [interrupt](crate::with_interrupt) is raised, it returns `Some(0)`, whatever the count
+/// is.
 ///
 /// # Not guaranteed
 ///
-/// That the next operation finds what this saw: an interrupt may come or go between the two.
+/// That the next operation finds what this function saw: an interrupt may come or go in between.
 ///
 /// # Panics
 ///
@@ -155,20 +163,21 @@ pub fn exhaust() {
 #[inline]
 #[must_use]
 pub fn remaining() -> Option<u8> {
-    // `UNCONSTRAINED` is the one value that does not fit.
+    // `UNCONSTRAINED` is the only value that does not fit.
     let left = u8::try_from(REMAINING.get()).ok()?;
     Some(if left == 0 || interrupt::raised() { 0 } else { left })
 }
 
-/// Whether an operation may still be spent in this poll. Always true when nothing constrains this thread.
+/// Returns whether an operation may still be spent in this poll. Always true when nothing
+/// constrains this thread.
 ///
-/// A scheduler inside a task (a `FuturesUnordered`, say) can stop early when this turns false, instead of polling
-/// children that can only answer `Pending`. It must then wake its task itself; the
-/// [crate's page](crate#a-scheduler-inside-a-task) has one in full.
+/// A scheduler inside of a task (for example a `FuturesUnordered`) can stop early when this turns
+/// false, instead of polling children that can only answer `Pending`. It must then wake its task
+/// itself. The [crate's page](crate#a-scheduler-inside-a-task) has such a scheduler in full.
 ///
 /// # Not guaranteed
 ///
-/// That the next operation finds what this saw: an interrupt may come or go between the two.
+/// That the next operation finds what this function saw: an interrupt may come or go in between.
 ///
 /// # Panics
 ///
@@ -193,29 +202,32 @@ pub fn has_remaining() -> bool {
     remains
 }
 
-/// The count comes first: an unconstrained thread, and one that has spent everything, need not look at the flag.
+/// Returns whether an operation may be spent. The count comes first: an unconstrained thread, and
+/// one that has spent everything, need not look at the flag.
 #[inline]
 fn may_spend(left: u16) -> bool {
     left == UNCONSTRAINED || (left != 0 && !interrupt::raised())
 }
 
-/// Spends one operation, or, when none are left, wakes the task and returns `Pending`.
+/// Spends one operation. If none is left, wakes the task and returns `Pending`.
 ///
-/// Call it first in a resource's `poll`, before anything is taken that a `Pending` would lose. Keep the returned
-/// [`Restore`] until it is known whether the operation made progress.
+/// Call it first in a resource's `poll`, before anything is taken that a `Pending` would lose. Keep
+/// the returned [`Restore`] until it is known whether the operation made progress.
 ///
-/// `Pending` means that the waker of `cx` has been woken, once, before this returned: the caller returns `Pending` and
-/// registers nothing. At once and not after the poll, because that is how a scheduler inside the task sees that its
-/// child gave way, and stops.
+/// `Pending` means that the waker of `cx` has been woken, once, before this function returned. The
+/// caller returns `Pending` and registers nothing. The wake-up comes at once and not after the
+/// poll, because that is how a scheduler inside of the task sees that its child gave way, and
+/// stops.
 ///
 /// # Not guaranteed
 ///
-/// Fairness among the resources of one task: the one that is polled first spends first. Nor that a poll is refused for ever:
-/// after fifty thousand times it is let go, for an executor inside the task that polls in a loop would never return.
+/// Fairness among the resources of one task: the resource that is polled first spends first. Nor
+/// that a poll is refused for ever: after fifty thousand refusals the rest of it is unconstrained,
+/// since an executor inside of the task that polls in a loop would never return.
 ///
 /// # Panics
 ///
-/// Only if the waker does.
+/// Only if the waker panics.
 ///
 /// # Examples
 ///
@@ -232,7 +244,7 @@ fn may_spend(left: u16) -> bool {
 /// });
 /// ```
 ///
-/// A resource in full is on the [crate's page](crate#a-resource-of-your-own).
+/// The [crate's page](crate#a-resource-of-your-own) has a resource in full.
 #[inline]
 pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Restore> {
     let left = REMAINING.get();
@@ -247,7 +259,8 @@ pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Restore> {
     Poll::Ready(Restore { refund, not_send: PhantomData })
 }
 
-/// As [`poll_proceed`], but takes nothing yet: for a wrapper that spends only when what it wraps was ready.
+/// Works as [`poll_proceed`], but spends nothing yet: for a wrapper that spends only when the
+/// wrapped value was ready.
 #[inline]
 pub(crate) fn poll_has_remaining(cx: &mut Context<'_>) -> Poll<()> {
     if may_spend(REMAINING.get()) {
@@ -257,7 +270,7 @@ pub(crate) fn poll_has_remaining(cx: &mut Context<'_>) -> Poll<()> {
     Poll::Pending
 }
 
-/// Spends an operation that has been done; nothing where none is left.
+/// Spends an operation that has been done. Has no effect if none is left.
 #[inline]
 pub(crate) fn spend() {
     let left = REMAINING.get();
@@ -266,15 +279,16 @@ pub(crate) fn spend() {
     }
 }
 
-/// Out of line, for it happens once a poll at most where the task is well behaved.
+/// Refuses an operation and wakes the task. Out of line, because it happens at most once in each
+/// poll of a task that returns when it is refused.
 #[cold]
 fn give_way(cx: &mut Context<'_>) {
     refuse();
     cx.waker().wake_by_ref();
 }
 
-/// Counts a refusal. One too many, and the rest of the poll is unconstrained; `with_budget` puts back what was there
-/// before it.
+/// Counts a refusal. After [`REFUSALS`] of them the rest of the poll is unconstrained.
+/// `with_budget` puts back the values of before.
 #[cold]
 fn refuse() {
     REFUSED.set(REFUSED.get() + 1);
@@ -285,11 +299,12 @@ fn refuse() {
 
 /// Gives an operation back on drop, unless it [made progress](Restore::made_progress).
 ///
-/// Without the refund a task that polls many resources, each pending, would use up its budget on waiting and could
-/// deadlock against the one that is ready.
+/// Without the refund, a task that polls many resources, each pending, would spend its budget on
+/// waiting, and could deadlock beside a resource that is ready.
 ///
-/// Drop it in the poll that made it. Kept for longer, it refunds nothing where the thread is unconstrained by then, and
-/// otherwise gives its operation to whichever poll is under way. It is not `Send`.
+/// Drop it in the poll that made it. If it is kept for longer, it refunds nothing where the thread
+/// is unconstrained by then, and otherwise gives its operation to the poll that goes on then. It is
+/// not `Send`.
 ///
 /// # Examples
 ///
@@ -308,8 +323,9 @@ fn refuse() {
 #[derive(Debug)]
 #[must_use = "dropping this refunds the operation; call `made_progress` if there was one"]
 pub struct Restore {
+    /// Whether dropping this gives an operation back.
     refund: bool,
-    // It belongs to the thread whose budget was spent.
+    /// Not `Send`: it belongs to the thread whose budget was spent.
     not_send: PhantomData<*const ()>,
 }
 
@@ -342,8 +358,9 @@ impl Drop for Restore {
     #[inline]
     fn drop(&mut self) {
         let now = REMAINING.get();
-        // One operation, and not the count of before: others may have been spent since. None at all where the poll that
-        // spent it has ended: an unconstrained count stays so, and a full one must not grow past what `u8` holds.
+        // One operation, and not the count of before: others may have been spent since. None at all
+        // where the poll that spent it has ended: an unconstrained count stays so, and a full one
+        // must not grow beyond what a `u8` holds.
         if self.refund && now < u16::from(u8::MAX) {
             REMAINING.set(now + 1);
         }
@@ -414,7 +431,7 @@ mod tests {
     fn an_unconstrained_thread_never_runs_out() {
         let mut cx = Context::from_waker(Waker::noop());
         spend();
-        // More than the cell could count down.
+        // More operations than the cell could count down.
         for _ in 0..=u16::MAX {
             let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("nothing constrains this thread") };
             spent.made_progress();

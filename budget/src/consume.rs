@@ -1,27 +1,29 @@
-//! The budget for code that awaits: one operation as a future. It owns no state; `cell` counts.
+//! The budget for code that awaits: one operation as a future. It has no state; `cell` counts.
 
 use crate::poll_proceed;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Spends one operation; gives way first while none is left.
+/// Spends one operation. Gives way first if none is left.
 ///
-/// For a loop in an `async fn` that may go round many times without waiting for anything which spends: parsing,
-/// hashing, reading from a buffer. Ready at once while there is budget, and always where no executor constrains the
-/// thread. When none is left the task is woken and goes to the back of its queue.
+/// Use it for a loop in an `async fn` that may go round many times without waiting for anything
+/// that spends: parsing, hashing, reading from a buffer. The future is ready at once while there is
+/// budget, and always where no executor constrains the thread. When none is left, the task is woken
+/// and goes to the back of its queue.
 ///
 /// # Not guaranteed
 ///
-/// That it ever gives way. It is a way to be counted, not a yield.
+/// That it ever gives way. It counts an operation, and is not a yield.
 ///
 /// # Cancel safety
 ///
-/// Dropped before it is ready, it has spent nothing and leaves nothing behind but the wake it made.
+/// If the future is dropped before it is ready, it has spent nothing. It leaves behind only the
+/// wake-up that it made.
 ///
 /// # Panics
 ///
-/// Only if the waker does. Polled again after it was ready, it spends another operation.
+/// Only if the waker panics. If it is polled again after it was ready, it spends another operation.
 ///
 /// # Examples
 ///

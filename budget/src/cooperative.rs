@@ -1,20 +1,23 @@
-//! The budget for futures and streams that know nothing of it. It owns the pinning of its one field; `cell` counts.
+//! The budget for futures and streams that know nothing of it. This file owns the pinning of the
+//! wrapped value; `cell` counts.
 //!
-//! The wrapper asks first and spends last, instead of holding a `Restore` across the inner poll. So it may wrap
-//! something that spends as well: the inner one can have the last operation, and when it is refused nothing is given
-//! back on the way out, which would tell a scheduler around it that there is budget after all, and to poll it again.
+//! The wrapper asks first and spends last, instead of holding a `Restore` across the inner poll. So
+//! it may wrap a future that spends as well: the inner one can have the last operation. When the
+//! inner one is refused, the wrapper has nothing to give back. A refund would tell a scheduler
+//! around it that there is budget left, and to poll it again.
 
 use crate::cell::{poll_has_remaining, spend};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Wraps a future, or a stream, that is not aware of budgets, so that it spends one operation each time it is ready.
+/// Wraps a future or a stream that is not aware of budgets, so that it spends one operation each
+/// time it is ready.
 ///
-/// A future spends one when it finishes. A stream (with the feature `futures-core`) spends one for each item, and
-/// nothing for its end. Whatever is pending spends nothing. When no budget is left the task is woken, the answer is
-/// `Pending`, and `inner` is not polled at all. Around something that spends by itself, both spend, as far as the budget
-/// goes.
+/// A future spends one operation when it finishes. A stream (with the feature `futures-core`)
+/// spends one for each item, and none for its end. A pending poll spends none. When no budget is
+/// left, the wrapper wakes the task and returns `Pending`, and does not poll `inner`. If `inner`
+/// spends by itself, both spend, as far as the budget goes.
 ///
 /// # Not guaranteed
 ///
@@ -26,7 +29,7 @@ use std::task::{Context, Poll, ready};
 ///
 /// # Panics
 ///
-/// Only if `inner` or the waker does.
+/// Only if `inner` or the waker panics.
 ///
 /// # Examples
 ///
@@ -44,13 +47,13 @@ use std::task::{Context, Poll, ready};
 /// });
 /// ```
 ///
-/// A stream is on the [crate's page](crate#futures-and-streams-that-spend-nothing).
+/// The [crate's page](crate#futures-and-streams-that-spend-nothing) has an example with a stream.
 #[inline]
 pub fn cooperative<T>(inner: T) -> Cooperative<T> {
     Cooperative { inner }
 }
 
-/// The future, or stream, of [`cooperative`].
+/// The future or stream of [`cooperative`].
 ///
 /// # Examples
 ///
@@ -64,12 +67,13 @@ pub fn cooperative<T>(inner: T) -> Cooperative<T> {
 #[derive(Debug)]
 #[must_use = "futures and streams do nothing unless polled"]
 pub struct Cooperative<T> {
-    // Pinned when the wrapper is. There must be no `Drop` that moves it, and no `Unpin` but the automatic one.
+    /// The wrapped value. It is pinned when the wrapper is: there must be no `Drop` that moves it,
+    /// and no `Unpin` but the automatic one.
     inner: T,
 }
 
 impl<T> Cooperative<T> {
-    /// What is wrapped.
+    /// Returns a reference to the wrapped value.
     ///
     /// # Examples
     ///
@@ -80,7 +84,7 @@ impl<T> Cooperative<T> {
         &self.inner
     }
 
-    /// What is wrapped, to change. Polled through this, it spends nothing.
+    /// Returns a mutable reference to the wrapped value. A poll through it spends nothing.
     ///
     /// # Examples
     ///
@@ -93,7 +97,7 @@ impl<T> Cooperative<T> {
         &mut self.inner
     }
 
-    /// Takes the wrapper off.
+    /// Unwraps the value.
     ///
     /// # Examples
     ///
@@ -107,9 +111,10 @@ impl<T> Cooperative<T> {
     #[inline]
     fn project(self: Pin<&mut Self>) -> Pin<&mut T> {
         #[expect(unsafe_code, reason = "the projection to a pinned field, without a dependency")]
-        // SAFETY: the field is pinned with the wrapper. Nothing moves it while the wrapper is pinned: `get_mut` and
-        // `into_inner` need it unpinned, there is no `Drop`, and it is `Unpin` only where `T` is. The closure returns
-        // a place inside its argument, which stays where it is as long as the argument does.
+        // SAFETY: the closure returns a field of its argument, which does not move as long as the
+        // argument does not. The field is pinned with the wrapper, so nothing may move it while the
+        // wrapper is pinned: `get_mut` and `into_inner` need the wrapper unpinned, there is no
+        // `Drop`, and the wrapper is `Unpin` only where `T` is.
         unsafe {
             self.map_unchecked_mut(|wrapper| &mut wrapper.inner)
         }

@@ -1,48 +1,56 @@
 //! The flag by which another thread empties the budget of the task that runs on this one.
 //!
-//! It owns the thread-local `FLAG`, which points to the flag of the innermost `with_interrupt`, or to one that nobody
-//! raises. The flag itself is the executor's: others raise it, the executor lowers it, here it is only read. Nothing
-//! in this file knows of the count; `cell` asks `raised` only where the thread is constrained and has some left.
+//! This file owns the thread-local `FLAG`, which points to the flag of the innermost
+//! `with_interrupt`, or to one that is never raised. The flag itself is the executor's: other
+//! threads raise it, the executor lowers it, and here it is only read. Nothing in this file knows
+//! of the count. `cell` asks `raised` only where the thread is constrained and has some operations
+//! left.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What `FLAG` points to where there is no executor to interrupt anything. Stays false.
+/// The flag that `FLAG` points to where no executor interrupts anything. Stays false.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    // Constant-initialised and without a destructor, for the reasons that `REMAINING` is. The lifetime is a fiction
-    // that ends with the `with_interrupt` that wrote it, so nothing but `raised` may read it, and must keep no copy.
+    /// The flag of the innermost `with_interrupt` on this thread. Constant-initialised and without
+    /// a destructor, for the same reasons as `REMAINING`. The lifetime is not the true one: it ends
+    /// with the `with_interrupt` that wrote the reference. So nothing but `raised` may use the
+    /// reference, and `raised` must keep no copy.
     static FLAG: Cell<&'static AtomicBool> = const { Cell::new(&NEVER) };
 }
 
-/// Runs `f`; meanwhile, whenever `flag` is true, the budget on this thread counts as empty.
+/// Runs `f`. Meanwhile, whenever `flag` is true, the budget on this thread counts as empty.
 ///
-/// For executors. A scheduler that has more urgent work, or a monitor that sees a poll go on for too long, raises the
-/// flag from its own thread. At its next operation the task is then refused as if it had spent everything:
-/// [`poll_proceed`](crate::poll_proceed) wakes it and returns `Pending`, [`has_remaining`](crate::has_remaining) is
-/// false and [`remaining`](crate::remaining) is `Some(0)`. So a poll is bounded by operations, by events and by time.
-/// The count itself stays, and is in force again when the flag is lowered.
+/// This function is for executors. A scheduler that has more urgent work, or a monitor that sees a
+/// poll go on for too long, raises the flag from its own thread. At its next operation the task is
+/// then refused as if it had spent everything: [`poll_proceed`](crate::poll_proceed) wakes it and
+/// returns `Pending`, [`has_remaining`](crate::has_remaining) is false, and
+/// [`remaining`](crate::remaining) is `Some(0)`. So a poll is bounded by operations, by events and
+/// by time. The count itself stays, and applies again when the flag is lowered.
 ///
-/// The flag of the call around this one is back when `f` returns, and when it panics. Inside, only the innermost
-/// counts. Where the budget is unconstrained, outside [`with_budget`](crate::with_budget) or in
-/// [`unconstrained`](crate::unconstrained), the flag is ignored.
+/// Calls nest: only the flag of the innermost call counts, and the flag of the call around it is
+/// back when `f` returns or panics. Where the budget is unconstrained, outside of
+/// [`with_budget`](crate::with_budget) or in [`unconstrained`](crate::unconstrained), the flag is
+/// ignored.
 ///
 /// # The executor lowers the flag
 ///
-/// Nothing here does. Lower it before each poll: under a raised flag no operation goes through, so a task polled again
-/// and again with the flag up spins without progress. For the same reason an executor that runs *inside* a task of
-/// another, a `block_on` say, must call this with a flag of its own, be it one that is never raised; it cannot wait for
-/// the outer one to be lowered, since that happens only when the outer poll ends.
+/// Nothing here lowers the flag. Lower it before each poll: under a raised flag no operation goes
+/// through, so a task that is polled again and again meanwhile makes no progress. For the same
+/// reason an executor that runs *inside* a task of another one, for example a `block_on`, must call
+/// this function with a flag of its own, which may be one that is never raised. It cannot wait for
+/// the outer flag to be lowered, since that happens only when the outer poll ends.
 ///
 /// # Not guaranteed
 ///
-/// That a request is seen: it is if the task does an operation after the store has reached this thread and before the flag
-/// is lowered. Nor that what was written before the flag was raised is visible: the flag does not publish it.
+/// That a request is seen: it is seen if the task does an operation after the store has reached
+/// this thread and before the flag is lowered. Nor that what was written before the flag was raised
+/// is visible: the flag does not publish it.
 ///
 /// # Panics
 ///
-/// Only if `f` does.
+/// Only if `f` panics.
 ///
 /// # Examples
 ///
@@ -72,21 +80,23 @@ pub fn with_interrupt<R>(flag: &AtomicBool, f: impl FnOnce() -> R) -> R {
     }
 
     #[expect(unsafe_code, reason = "a thread-local cannot hold a borrow; the guard below ends it in time")]
-    // SAFETY: only the lifetime changes, and nobody uses the reference after the borrow has ended. It is reachable
-    // through `FLAG` alone, which is private to this thread and this file, and whose one reader keeps no copy. The
-    // guard takes it out before this function returns or unwinds, and the caller's borrow lasts until then. An inner
-    // call saves it and puts it back, but ends before this one does, as the frames of a stack do.
+    // SAFETY: only the lifetime changes, so the reference must not be used after the caller's
+    // borrow has ended. It can be reached through `FLAG` alone, which is private to this thread and
+    // this file, and whose one reader, `raised`, keeps no copy. The guard takes it out before this
+    // function returns or unwinds, and the borrow lasts until then. An inner call saves the
+    // reference and puts it back, but returns before this one does.
     let flag = unsafe { std::mem::transmute::<&AtomicBool, &'static AtomicBool>(flag) };
 
     let _put_back = PutBack(FLAG.replace(flag));
     f()
 }
 
-/// Whether somebody wants this thread's task to give way.
+/// Returns whether another thread has asked this thread's task to give way.
 #[inline]
 pub(crate) fn raised() -> bool {
-    // Ordering: Relaxed, with no partner. The flag is a request, not a publication: whoever sees it gives way and
-    // reads nothing on the strength of it. Seen late, it costs the requester one more operation.
+    // Ordering: Relaxed, with no partner. The flag is a request and publishes nothing: a thread
+    // that sees it gives way, and reads nothing because of it. If it is seen late, the requester
+    // waits for one more operation.
     FLAG.get().load(Ordering::Relaxed)
 }
 

@@ -1,11 +1,12 @@
 //! A per-task operation budget that any async library can spend, under any executor.
 //!
-//! An executor that takes part gives each poll of a task a number of *operations* ([`OPERATIONS`]). Every resource
-//! that makes progress spends one. When none are left the resource wakes its task and returns `Pending` although it
-//! could go on: the task goes to the back of the queue and a neighbour gets its turn. A task whose socket always has
-//! data can no longer starve the rest.
+//! An executor that takes part gives each poll of a task a number of *operations* ([`OPERATIONS`]).
+//! Every resource that makes progress spends one. When none are left, the resource wakes its task
+//! and returns `Pending` although it could go on: the task goes to the back of the queue, and
+//! another task gets its turn. So a task whose socket always has data cannot starve the others.
 //!
-//! Outside such an executor the budget is unconstrained: every function here is one thread-local read.
+//! Outside of such an executor the budget is unconstrained: every function here is one thread-local
+//! read.
 //!
 //! | you write | use |
 //! |---|---|
@@ -16,14 +17,16 @@
 //! | a deadline that must be seen although the budget is spent | [`unconstrained`] |
 //! | an executor | [`with_budget`], [`with_interrupt`] |
 //!
-//! What the budget cannot do: stop code that never polls anything which spends. It is a count of operations, not a
-//! clock; [`with_interrupt`] lets an executor put a clock beside it, and that too is seen only at the next operation.
+//! The budget cannot stop code that never polls anything that spends. It is a count of operations
+//! and not a clock. [`with_interrupt`] lets an executor put a clock beside it, but that too is seen
+//! only at the next operation.
 //!
 //! # For a library author
 //!
 //! ## A resource of your own
 //!
-//! Ask before the operation, and say when it made progress; whatever is not reported is given back:
+//! Ask before the operation, and say when it made progress. An operation that made none is given
+//! back:
 //!
 //! ```
 //! use std::collections::VecDeque;
@@ -55,13 +58,14 @@
 //! assert_eq!(inbox.poll_take(&mut cx), Poll::Ready(3), "outside an executor nothing is constrained");
 //! ```
 //!
-//! Spend at one layer, the lowest. A resource that holds a [`Restore`] while it polls another which spends as well
-//! needs two operations to do anything, and refunds one just when the other was refused for want of it.
+//! Spend at one layer, the lowest. A resource that holds a [`Restore`] while it polls another
+//! resource that spends as well needs two operations to do anything. And if the inner resource is
+//! refused for lack of an operation, the outer one refunds its own on the way out.
 //!
 //! ## Futures and streams that spend nothing
 //!
-//! [`cooperative`] spends for them: one operation for a future that finishes, one for each item of a stream. Streams
-//! need the feature `futures-core`:
+//! [`cooperative`] spends for them: one operation for a future that finishes, and one for each item
+//! of a stream. Streams need the feature `futures-core`:
 //!
 #![cfg_attr(feature = "futures-core", doc = "```")]
 #![cfg_attr(not(feature = "futures-core"), doc = "```ignore")]
@@ -70,7 +74,7 @@
 //! use std::pin::pin;
 //! use std::task::{Context, Waker};
 //!
-//! // Always ready: this loop alone would never let its thread go.
+//! // Always ready: this loop alone would never leave its thread.
 //! let mut total = 0;
 //! let mut sum = pin!(async {
 //!     let mut ones = cooperative(stream::repeat(1).take(1000));
@@ -89,9 +93,10 @@
 //!
 //! ## A scheduler inside a task
 //!
-//! A join, a select, a stream of futures: all its children share the task's one budget. Once that is spent, each
-//! child still to be polled can only answer `Pending`, and to poll ten thousand of them for that, again and again,
-//! costs the square of their number. Ask [`has_remaining`], stop, and keep the place:
+//! A join, a select or a stream of futures shares the one budget of its task among all its
+//! children. Once that is spent, each child that is still to be polled can only answer `Pending`.
+//! To poll ten thousand of them for that, again and again, costs the square of their number. Ask
+//! [`has_remaining`], stop, and keep the place:
 //!
 //! ```
 //! use giveway_budget::{OPERATIONS, consume, has_remaining, with_budget};
@@ -109,7 +114,7 @@
 //!     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
 //!         for _ in 0..self.0.len() {
 //!             if !has_remaining() {
-//!                 // Those not polled yet stand in front, and come first next time.
+//!                 // The children not polled yet are in front, and come first next time.
 //!                 cx.waker().wake_by_ref();
 //!                 return Poll::Pending;
 //!             }
@@ -135,9 +140,9 @@
 //!
 //! # For an executor author
 //!
-//! [`with_budget`] goes around each poll, [`with_interrupt`] around the thread's loop. The second is optional: its flag
-//! lets another thread ask the task that runs here to give way at its next operation, because something more urgent
-//! waits or because its poll has gone on for too long.
+//! [`with_budget`] goes around each poll, [`with_interrupt`] around the thread's loop. The second
+//! is optional: its flag lets another thread ask the task that runs here to give way at its next
+//! operation, because a more urgent task waits or because the poll has gone on for too long.
 //!
 //! ```
 //! use giveway_budget::{OPERATIONS, consume, with_budget, with_interrupt};
@@ -149,12 +154,13 @@
 //!
 //! type Task = Pin<Box<dyn Future<Output = ()>>>;
 //!
-//! /// `give_way` is shared with whoever may interrupt this thread.
+//! /// `give_way` is shared with the threads that may interrupt this one.
 //! fn run(mut queue: VecDeque<Task>, give_way: &AtomicBool) {
 //!     let mut cx = Context::from_waker(Waker::noop());
 //!     with_interrupt(give_way, || {
 //!         while let Some(mut task) = queue.pop_front() {
-//!             // A request is meant for the poll that it met. Left up, it would stop every task that comes after.
+//!             // A request is meant for the poll that goes on. A flag that stays raised would
+//!             // stop every later task.
 //!             give_way.store(false, Relaxed);
 //!             if with_budget(OPERATIONS, || task.as_mut().poll(&mut cx)).is_pending() {
 //!                 queue.push_back(task); // A real executor waits for the task's waker.
@@ -171,8 +177,9 @@
 //! run([Box::pin(long) as Task, Box::pin(async {})].into(), &AtomicBool::new(true));
 //! ```
 //!
-//! A task that hands over to another without going through the queue should hand over the rest of its budget too,
-//! else two of them can pass the thread to and fro for ever. Read [`remaining`] before `with_budget` returns.
+//! A task that hands over to another without going through the queue should hand over the rest of
+//! its budget too. Otherwise two such tasks can pass the thread to and fro for ever. Read
+//! [`remaining`] before `with_budget` returns.
 
 #![deny(unsafe_code)]
 

@@ -1,23 +1,23 @@
-//! A way out of the budget, for what must not be held up by it. It owns the pinning of its one field; `cell` swaps the
-//! count.
+//! A way out of the budget, for futures that it must not delay. This file owns the pinning of the
+//! wrapped value; `cell` swaps the count.
 
 use crate::cell::without_budget;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Wraps a future, or a stream, so that nothing it does spends budget or is refused for want of it.
+/// Wraps a future or a stream, so that nothing it does spends budget or is refused for lack of it.
 ///
-/// The typical use is a deadline beside the work it bounds: work that spends the whole budget each time would
-/// otherwise keep the timer from ever being looked at.
+/// The typical use is a deadline beside the work that it bounds. Work that spends the whole budget
+/// in each poll would otherwise keep the timer from ever being polled.
 ///
-/// Each poll of `inner` runs with an unconstrained budget, and the budget around it is back, as it was, when that poll
-/// ends or panics. [Interrupts](crate::with_interrupt) are ignored too. With the feature `futures-core`, a wrapped
-/// stream is a stream.
+/// Each poll of `inner` runs with an unconstrained budget. When that poll ends or panics, the
+/// budget around it is back as it was. [Interrupts](crate::with_interrupt) are ignored too. With
+/// the feature `futures-core`, a wrapped stream is a stream.
 ///
 /// # Not guaranteed
 ///
-/// That `inner` ever lets its thread go: that is now its own affair.
+/// That `inner` ever leaves its thread: nothing makes it give way any more.
 ///
 /// # Cancel safety
 ///
@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 ///
 /// # Panics
 ///
-/// Only if `inner` does.
+/// Only if `inner` panics.
 ///
 /// # Examples
 ///
@@ -50,7 +50,7 @@ pub fn unconstrained<T>(inner: T) -> Unconstrained<T> {
     Unconstrained { inner }
 }
 
-/// The future, or stream, of [`unconstrained`].
+/// The future or stream of [`unconstrained`].
 ///
 /// # Examples
 ///
@@ -64,12 +64,13 @@ pub fn unconstrained<T>(inner: T) -> Unconstrained<T> {
 #[derive(Debug)]
 #[must_use = "futures and streams do nothing unless polled"]
 pub struct Unconstrained<T> {
-    // Pinned when the wrapper is. There must be no `Drop` that moves it, and no `Unpin` but the automatic one.
+    /// The wrapped value. It is pinned when the wrapper is: there must be no `Drop` that moves it,
+    /// and no `Unpin` but the automatic one.
     inner: T,
 }
 
 impl<T> Unconstrained<T> {
-    /// What is wrapped.
+    /// Returns a reference to the wrapped value.
     ///
     /// # Examples
     ///
@@ -80,7 +81,7 @@ impl<T> Unconstrained<T> {
         &self.inner
     }
 
-    /// What is wrapped, to change. Polled through this, it does spend.
+    /// Returns a mutable reference to the wrapped value. A poll through it does spend.
     ///
     /// # Examples
     ///
@@ -93,7 +94,7 @@ impl<T> Unconstrained<T> {
         &mut self.inner
     }
 
-    /// Takes the wrapper off.
+    /// Unwraps the value.
     ///
     /// # Examples
     ///
@@ -107,9 +108,10 @@ impl<T> Unconstrained<T> {
     #[inline]
     fn project(self: Pin<&mut Self>) -> Pin<&mut T> {
         #[expect(unsafe_code, reason = "the projection to a pinned field, without a dependency")]
-        // SAFETY: the field is pinned with the wrapper. Nothing moves it while the wrapper is pinned: `get_mut` and
-        // `into_inner` need it unpinned, there is no `Drop`, and it is `Unpin` only where `T` is. The closure returns
-        // a place inside its argument, which stays where it is as long as the argument does.
+        // SAFETY: the closure returns a field of its argument, which does not move as long as the
+        // argument does not. The field is pinned with the wrapper, so nothing may move it while the
+        // wrapper is pinned: `get_mut` and `into_inner` need the wrapper unpinned, there is no
+        // `Drop`, and the wrapper is `Unpin` only where `T` is.
         unsafe {
             self.map_unchecked_mut(|wrapper| &mut wrapper.inner)
         }

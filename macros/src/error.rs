@@ -1,21 +1,24 @@
-//! What is wrong, and where.
+//! Errors of the macros, and the tokens that they are made of.
 
 use proc_macro::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
 
 /// An error at a place in the user's code.
 pub(crate) struct Error {
     message: String,
-    // A place that is several tokens long has a first and a last one: joining two spans is not stable.
+    /// Where the place begins. A place of several tokens has a first and a last one: joining two
+    /// spans is not stable.
     first: Span,
+    /// Where the place ends.
     last: Span,
 }
 
 impl Error {
+    /// Returns an error at one place.
     pub(crate) fn at(place: Span, message: impl Into<String>) -> Self {
         Self { message: message.into(), first: place, last: place }
     }
 
-    /// At all of these; at the attribute if there are none.
+    /// Returns an error over all of these tokens, or at the attribute if there are none.
     pub(crate) fn over(place: &[TokenTree], message: impl Into<String>) -> Self {
         let attribute = Span::call_site();
         let first = place.first().map_or(attribute, TokenTree::span);
@@ -23,7 +26,7 @@ impl Error {
         Self { message: message.into(), first, last }
     }
 
-    /// An item that makes the compiler report it.
+    /// Returns an item that makes the compiler report the error.
     pub(crate) fn into_tokens(self) -> TokenStream {
         let mut message = TokenTree::from(Literal::string(&self.message));
         message.set_span(self.last);
@@ -35,12 +38,13 @@ impl Error {
     }
 }
 
-/// Tokens of our own. They are found where the attribute stands, and so are mistakes in them.
+/// Makes tokens from the macro's own text. Their place is that of the attribute, and mistakes in
+/// them are reported there.
 pub(crate) fn lex(text: &str) -> TokenStream {
     text.parse().expect("what the macro writes is made of tokens")
 }
 
-/// The same tokens, to be found elsewhere.
+/// Returns the same tokens at another place.
 pub(crate) fn respanned(tokens: TokenStream, span: Span) -> TokenStream {
     let place = |mut token: TokenTree| {
         token.set_span(span);
@@ -49,7 +53,8 @@ pub(crate) fn respanned(tokens: TokenStream, span: Span) -> TokenStream {
     tokens.into_iter().map(place).collect()
 }
 
-/// The tokens of a stream, and those within the invisible groups that `macro_rules!` puts around what it was given.
+/// Returns the tokens of a stream, with the contents of the invisible groups that `macro_rules!`
+/// puts around what it was given.
 pub(crate) fn flatten(tokens: TokenStream) -> Vec<TokenTree> {
     let open = |token| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::None => flatten(group.stream()),

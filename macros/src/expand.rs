@@ -1,4 +1,4 @@
-//! From what was written to what the compiler gets.
+//! The expansion: from the options and the item to the tokens that the compiler gets.
 
 use crate::error::{Error, lex};
 use crate::function::{Function, Refused};
@@ -21,7 +21,8 @@ impl Kind {
     }
 }
 
-/// The item, or the errors and as much of it as keeps others away.
+/// Returns the function that replaces the item, or the errors and enough of the item to avoid
+/// further errors.
 pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> TokenStream {
     let (options, errors) = Options::parse(kind, options);
     let mut tokens: TokenStream = errors.into_iter().map(Error::into_tokens).collect();
@@ -32,10 +33,11 @@ pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> Tok
     tokens
 }
 
-/// The plain function with the async one inside.
+/// Makes the plain function with the async one inside.
 ///
-/// The inner one is made of the user's own tokens alone, so that every error in it is found where it was written. It is a
-/// function and not a block: the types around it are what the user wrote, and need not be inferred through ours.
+/// The inner function is made of the user's own tokens alone, so that every error in it is reported
+/// where it was written. It is a function and not a block: the types around it are those that the
+/// user wrote, and need not be inferred through the macro's code.
 fn wrap(kind: Kind, options: Options, function: Function) -> TokenStream {
     let is_test = function.is_test();
     let Function { attributes, visibility, async_keyword, fn_keyword, name, arguments, output, body } = function;
@@ -60,15 +62,15 @@ fn wrap(kind: Kind, options: Options, function: Function) -> TokenStream {
     tokens
 }
 
-/// The call of the inner function: `::giveway::entry::main().workers(4).run(main)`. The path stands there once, so that a wrong
-/// one is one error.
+/// Makes the call of the inner function: `::giveway::entry::main().workers(4).run(main)`. The path
+/// stands there once, so that a wrong path is one error.
 fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
     let Options { workers, timeout, detect_deadlock, giveway } = options;
     let mut tokens = giveway;
     match kind {
         Kind::Main => tokens.extend(lex("::entry::main()")),
         Kind::Test => {
-            // As the test harness has it, but for the crate before it.
+            // The name that the test harness shows, with the crate in front.
             let shown = name.strip_prefix("r#").unwrap_or(name);
             tokens.extend(lex(&format!("::entry::test(::core::concat!(::core::module_path!(), \"::{shown}\"))")));
         }

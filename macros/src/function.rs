@@ -1,5 +1,5 @@
-//! The function under the attribute, taken apart as far as we need it. The compiler has parsed it before us: what is here
-//! is a whole item, and we only have to find the seams.
+//! The function under the attribute, taken apart as far as the macros need it. The compiler has
+//! parsed it before: it is a whole item, and only the seams have to be found.
 
 use crate::error::{Error, flatten};
 use crate::expand::Kind;
@@ -13,25 +13,27 @@ pub(crate) struct Function {
     pub(crate) fn_keyword: TokenTree,
     pub(crate) name: Ident,
     pub(crate) arguments: Group,
-    /// Whatever is between the arguments and the body, the arrow too.
+    /// All that is between the arguments and the body, with the arrow.
     pub(crate) output: Vec<TokenTree>,
     pub(crate) body: Group,
 }
 
-/// Why it cannot be used, and what is to stand there instead, so that the one mistake does not bring about others.
+/// Why an item cannot be used, and what to put in its place, so that one mistake does not cause
+/// further errors.
 pub(crate) struct Refused {
     pub(crate) error: Error,
     pub(crate) instead: TokenStream,
 }
 
 impl Function {
+    /// Takes an item apart, or says why it cannot be used.
     pub(crate) fn parse(kind: Kind, item: TokenStream) -> Result<Self, Refused> {
         let tokens = flatten(item.clone());
         let refuse = |error| Refused { error, instead: item.clone() };
         let kind = kind.name();
         let (attributes, rest) = tokens.split_at(attributes_len(&tokens));
         let (visibility, rest) = rest.split_at(visibility_len(rest));
-        // In front of `fn` are words, and the name of an ABI.
+        // In front of `fn` there are words, and the name of an ABI.
         let is_qualifier = |token: &&TokenTree| matches!(token, TokenTree::Ident(_) | TokenTree::Literal(_));
         let Some(fn_at) = rest.iter().take_while(is_qualifier).position(|token| is_ident(token, "fn")) else {
             let place = &rest[..rest.len().min(1)];
@@ -49,7 +51,8 @@ impl Function {
             return Err(refuse(Error::over(signature, "the function has no body")));
         };
 
-        // From here on it is an async function, which the compiler would not have for a `main` or a test.
+        // From here on the item is an async function, which the compiler does not accept as a
+        // `main` or a test. So what takes its place is a plain function with the async one inside.
         let refuse = |error| {
             let inside = [qualifiers, signature].concat().into_iter().collect();
             let mut instead = TokenStream::from_iter([fn_keyword.clone(), TokenTree::from(name.clone())]);
@@ -96,7 +99,7 @@ impl Function {
         })
     }
 
-    /// Whether it is marked as a test already.
+    /// Returns whether the function is marked as a test already.
     pub(crate) fn is_test(&self) -> bool {
         self.attributes.iter().any(|token| match token {
             TokenTree::Group(attribute) => {
@@ -108,12 +111,13 @@ impl Function {
     }
 }
 
+/// Returns how many tokens the attributes at the front take.
 fn attributes_len(tokens: &[TokenTree]) -> usize {
     let is_hash = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '#');
     2 * tokens.chunks_exact(2).take_while(|pair| is_hash(&pair[0])).count()
 }
 
-/// `pub`, or `pub(crate)`.
+/// Returns how many tokens the visibility takes: `pub`, or `pub(crate)`.
 fn visibility_len(tokens: &[TokenTree]) -> usize {
     match tokens {
         [public, TokenTree::Group(_), ..] if is_ident(public, "pub") => 2,

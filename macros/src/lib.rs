@@ -1,6 +1,7 @@
 //! The attributes of the Giveway runtime. Use them as `giveway::main` and `giveway::test`.
 //!
-//! An async function becomes a plain one that has the async one inside, as it was written, and runs it:
+//! An attribute replaces an async function by a plain one that has the async one inside, as it was
+//! written, and runs it. For example
 //!
 //! ```
 //! # mod written {
@@ -11,7 +12,7 @@
 //! }
 //! # }
 //! # mod made {
-//! // is
+//! // becomes
 //! fn main() -> std::io::Result<()> {
 //!     async fn main() -> std::io::Result<()> {
 //!         giveway::fs::read("/dev/null").await?;
@@ -25,9 +26,9 @@
 //! # made::run();
 //! ```
 //!
-//! So the compiler checks the function as if the attribute were not there, and what is wrong with it is reported where it
-//! is. The function inside sees none of the local variables around it, and if it is one of an `impl`, neither
-//! `Self` nor the generics of that.
+//! So the compiler checks the function as if the attribute were not there, and reports an error in
+//! it where the error is. The inner function sees none of the local variables around it. If it is a
+//! function of an `impl`, it sees neither `Self` nor the generics of that.
 
 #![deny(unsafe_code)]
 
@@ -39,42 +40,46 @@ mod options;
 use expand::Kind;
 use proc_macro::TokenStream;
 
-/// Makes an async function a plain one that runs it on a runtime; above all `main`.
+/// Replaces an async function, usually `main`, by a plain one that runs it on a runtime.
 ///
-/// The runtime is started when the function is called, with as many workers as the process may use CPUs, or as
-/// `GIVEWAY_WORKERS` says. The future itself runs on the calling thread, what it spawns on the workers; so a server accepts
-/// faster in a task.
+/// The runtime is started when the function is called. It has as many workers as `GIVEWAY_WORKERS`
+/// says, or as the process may use CPUs. The future itself runs on the calling thread, and what it
+/// spawns on the workers. So a server accepts connections faster in a task.
 ///
-/// When the function returns or panics the runtime is shut down, as a `giveway::Runtime` that is dropped: its tasks are
-/// dropped at their next await point, blocking jobs that were spawned before run to their end, and its threads are joined. What
-/// is stuck then is said on standard error. A function that is called inside of a task blocks its worker meanwhile.
+/// When the function returns or panics the runtime is shut down, as a `giveway::Runtime` that is
+/// dropped: its tasks are dropped at their next await point, blocking jobs that were spawned before
+/// run to their end, and its threads are joined. If anything is stuck then, the runtime says so on
+/// standard error. A function that is called inside of a task blocks its worker meanwhile.
 ///
-/// While the function runs its runtime is the default one: `giveway::spawn` and `giveway::block_on` on a plain thread, which
-/// is in no runtime, go there too. (Unless a default runtime was started before, by such a call or by another function with
-/// this attribute, that has not returned. Then plain threads go on using that one.) What plain threads spawn while the runtime
-/// is being shut down is cancelled.
+/// While the function runs, its runtime is the default one: `giveway::spawn` and
+/// `giveway::block_on` on a plain thread, which is in no runtime, go there too. (Unless a default
+/// runtime is there already, started by such a call or by another function with this attribute that
+/// has not returned. Then plain threads go on using that one.) What plain threads spawn while the
+/// runtime is being shut down is cancelled.
 ///
-/// The value comes through, whatever its type: `Result`, `ExitCode`, `!`.
+/// The function returns the value of the async one, whatever its type: `Result`, `ExitCode`, `!`.
 ///
 /// # Options
 ///
-/// - `workers = 4`: as many workers as that, whatever `GIVEWAY_WORKERS` says. `worker_threads`, tokio's name, is the same.
-/// - `flavor = "current_thread"`: the same as `workers = 1`. Unlike tokio's, tasks run on the one worker's thread and not on
-///   the calling one, and have to be `Send`; for others there is `giveway::spawn_pinned`. `flavor = "multi_thread"` changes
-///   nothing.
-/// - `crate = "path"`: where `giveway` is found, if it has another name: `crate = "my_prelude::giveway"`.
+/// - `workers = 4`: the number of workers, whatever `GIVEWAY_WORKERS` says. `worker_threads`,
+///   tokio's name, is the same.
+/// - `flavor = "current_thread"`: the same as `workers = 1`. Unlike tokio's, tasks run on the
+///   thread of the one worker and not on the calling thread, and have to be `Send`; for others
+///   there is `giveway::spawn_pinned`. `flavor = "multi_thread"` changes nothing.
+/// - `crate = "path"`: the path of `giveway`, if it has another name:
+///   `crate = "my_prelude::giveway"`.
 ///
 /// # Not guaranteed
 ///
-/// That tasks finish: they are not waited for. To let them, join them.
+/// That tasks finish: the runtime does not wait for them. To let them finish, join them.
 ///
 /// # Panics
 ///
-/// If the future does, and if the runtime cannot be started.
+/// The function panics if the future does, or if the runtime cannot be started.
 ///
 /// # Errors
 ///
-/// It does not compile on anything but an async function without arguments and generics.
+/// Compilation fails for anything but an async function without arguments and generics.
 ///
 /// # Examples
 ///
@@ -103,43 +108,48 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(Kind::Main, options, item)
 }
 
-/// Makes an async function a test, with a runtime of its own.
+/// Makes an async function a test with a runtime of its own.
 ///
-/// The runtime has two workers: so what is spawned really runs at once, on any machine. It is shut down when the function
-/// returns or panics, and what the test has left behind is dropped then. The shutdown waits for a task that does not return
-/// from its poll and for blocking jobs, and after a second says on standard error for which.
+/// The runtime has two workers, so that tasks really run at the same time, on any machine. It is
+/// shut down when the function returns or panics. What the test has left behind is dropped then.
+/// The shutdown waits for blocking jobs and for tasks that do not return from their poll, and after
+/// a second says on standard error for which.
 ///
-/// A test that has not ended after a minute says what all of its tasks are doing, and again after two more, and so on. With a
-/// `timeout` it fails.
+/// A test that has not ended after a minute says what all of its tasks are doing. It says so again
+/// after two more minutes, and so on. With a `timeout` it fails instead.
 ///
-/// Other attributes stay: `#[should_panic]`, `#[ignore]`, documentation. It adds `#[test]`, unless that follows it. A test
-/// that returns a `Result` fails with its error.
+/// Other attributes stay: `#[should_panic]`, `#[ignore]`, documentation. `#[test]` is added, unless
+/// it follows this attribute. A test that returns a `Result` fails with its error.
 ///
 /// # Options
 ///
-/// Those of `giveway::main`. `workers` is 2 without them, whatever `GIVEWAY_WORKERS` says. And two more:
+/// Those of `giveway::main`. Without them `workers` is 2, whatever `GIVEWAY_WORKERS` says. There
+/// are two more:
 ///
-/// - `timeout = "30s"`: the test fails if its future still waits then, and says what each of its tasks is doing, as
-///   `giveway::Handle::dump` does. A whole number with `ms`, `s` or `min`. Its runtime has what is left of that time to come
-///   to its end, but at least some seconds; if something is stuck then, the test fails and says what.
+/// - `timeout = "30s"`: the test fails if its future still waits then, and says what each of its
+///   tasks is doing, as `giveway::Handle::dump` does. The value is a whole number with `ms`, `s` or
+///   `min`. The runtime has what is left of that time to come to its end, but at least some
+///   seconds. If anything is stuck then, the test fails and says what.
 /// - `detect_deadlock = true`: the test fails as soon as nothing can wake it any more; see
-///   `giveway::Builder::detect_deadlock`. Off by default: a thread of the test's own that will wake it, which a runtime
-///   cannot know of, would have to say so (`giveway::Handle::expect_wake`).
+///   `giveway::Builder::detect_deadlock`. Off by default: a runtime cannot know that a thread of
+///   the test's own will wake it. Such a thread has to say so (`giveway::Handle::expect_wake`).
 ///
 /// # Not guaranteed
 ///
-/// That a panic in a task fails the test: it does so only if the task's `JoinHandle` is awaited, and the error unwrapped.
+/// That a panic in a task fails the test: it does so only if the task's `JoinHandle` is awaited and
+/// the error unwrapped.
 ///
-/// That a timeout fails its test alone: one whose own thread is stuck in a call that does not return cannot be failed. When as
-/// much time again has passed, and at least some seconds, the timeout says what the test is doing and aborts the process.
+/// That a timeout fails its test alone: a test whose own thread is stuck in a call that does not
+/// return cannot be failed. When as much time again has passed, and at least some seconds, the
+/// timeout says what the test is doing and aborts the process.
 ///
 /// # Panics
 ///
-/// If the future does; if the runtime cannot be started; if a timeout is over.
+/// The test panics if the future does, if the runtime cannot be started, or if a timeout is over.
 ///
 /// # Errors
 ///
-/// It does not compile on anything but an async function without arguments and generics.
+/// Compilation fails for anything but an async function without arguments and generics.
 ///
 /// # Examples
 ///

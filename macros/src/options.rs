@@ -1,10 +1,10 @@
-//! What is in the parentheses of the attribute: `name = value`, with commas in between.
+//! The options in the parentheses of the attribute: `name = value`, separated by commas.
 
 use crate::error::{Error, flatten, lex, respanned};
 use crate::expand::Kind;
 use proc_macro::{Ident, Span, TokenStream, TokenTree};
 
-/// What the user asked for.
+/// The options that the user gave.
 pub(crate) struct Options {
     /// The number of workers, as it was written.
     pub(crate) workers: Option<TokenTree>,
@@ -12,19 +12,19 @@ pub(crate) struct Options {
     pub(crate) timeout: Option<u64>,
     /// `true` or `false`, as it was written.
     pub(crate) detect_deadlock: Option<TokenTree>,
-    /// Where `giveway` is.
+    /// The path of the crate `giveway`.
     pub(crate) giveway: TokenStream,
 }
 
 impl Options {
-    /// Reads the options. One that is wrong is left out, so that the function can be checked nevertheless.
+    /// Reads the options. A wrong option is left out, so that the function is checked all the same.
     pub(crate) fn parse(kind: Kind, tokens: TokenStream) -> (Self, Vec<Error>) {
         let options = Self { workers: None, timeout: None, detect_deadlock: None, giveway: lex("::giveway") };
         let mut reader = Reader { options, seen: Vec::new(), errors: Vec::new() };
         let tokens = flatten(tokens);
         let mut options = tokens.split(|token| is_punct(token, ',')).peekable();
         while let Some(option) = options.next() {
-            // Nothing at all is fine, and a comma at the end.
+            // There may be no options at all, and a comma at the end.
             if option.is_empty() && options.peek().is_none() {
                 break;
             }
@@ -38,14 +38,16 @@ impl Options {
 
 const EXPECTED: &str = "expected `name = value`, such as `workers = 4`";
 
+/// Reads options one after the other.
 struct Reader {
     options: Options,
-    /// What was given so far, by the name that we use.
+    /// The options given so far, each by its main name.
     seen: Vec<&'static str>,
     errors: Vec<Error>,
 }
 
 impl Reader {
+    /// Reads one option.
     fn option(&mut self, kind: Kind, tokens: &[TokenTree]) -> Result<(), Error> {
         let [TokenTree::Ident(name), equals, value @ ..] = tokens else {
             return Err(Error::over(tokens, EXPECTED));
@@ -53,7 +55,7 @@ impl Reader {
         if !is_punct(equals, '=') {
             return Err(Error::over(tokens, EXPECTED));
         }
-        // A value that is missing or too long is reported with its name.
+        // A value that is missing or too long is reported together with its name.
         let place = if value.is_empty() { tokens } else { value };
         match name.to_string().as_str() {
             "workers" | "worker_threads" => {
@@ -122,6 +124,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Notes that an option was given. Fails if it was given before.
     fn first_time(&mut self, option: &'static str, name: &Ident) -> Result<(), Error> {
         if self.seen.contains(&option) {
             let message = match option {
@@ -139,7 +142,7 @@ fn not_a_number(name: &Ident) -> String {
     format!("`{name}` is a whole number from 1, such as `{name} = 4`")
 }
 
-/// Whether it is a literal that a `usize` can be, from 1.
+/// Returns whether the token is a literal that fits a `usize` and is at least 1.
 fn is_a_number(value: &TokenTree) -> bool {
     let TokenTree::Literal(literal) = value else { return false };
     let text = literal.to_string().replace('_', "");
@@ -153,7 +156,7 @@ fn is_a_number(value: &TokenTree) -> bool {
     number.is_ok_and(|number| number > 0)
 }
 
-/// A number and a unit: `"250ms"`, `"30s"`, `"2min"`, with or without a space in between.
+/// Parses a number and a unit: `"250ms"`, `"30s"`, `"2min"`, with or without a space in between.
 fn milliseconds(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '_')?);
     let factor = match unit.trim_start() {
@@ -166,7 +169,7 @@ fn milliseconds(text: &str) -> Option<u64> {
     number.checked_mul(factor).filter(|&milliseconds| milliseconds > 0)
 }
 
-/// What stands between the quotes of a plain string.
+/// Returns the text between the quotes of a plain string.
 fn text(value: &[TokenTree]) -> Option<String> {
     let [TokenTree::Literal(literal)] = value else { return None };
     let literal = literal.to_string();
@@ -174,12 +177,12 @@ fn text(value: &[TokenTree]) -> Option<String> {
     (!text.contains('\\')).then(|| text.to_owned())
 }
 
-/// A path, at the place of the string that it comes from.
+/// Returns a path, at the place of the string that it comes from.
 fn path(text: &str, place: Span) -> Option<TokenStream> {
     let segments = text.strip_prefix("::").unwrap_or(text);
     let letter = |c: char| c == '_' || c.is_alphabetic();
     let is_name = |name: &str| name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit());
-    // What is no name even so cannot be made one.
+    // Behind `r#` every word is a name, except these, which the language does not allow there.
     let is_raw_name = |name: &str| is_name(name) && !["crate", "self", "super", "Self", "_"].contains(&name);
     let is_path = segments.split("::").all(|name| name.strip_prefix("r#").map_or_else(|| is_name(name), is_raw_name));
     is_path.then(|| respanned(lex(text), place))

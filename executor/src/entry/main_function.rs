@@ -3,11 +3,11 @@
 use crate::runtime::{Builder, Lent, Runtime};
 use std::future::Future;
 
-/// A function that is to be run.
+/// The settings with which a function under `#[giveway::main]` runs.
 #[derive(Debug)]
 pub struct Main(Builder);
 
-/// A function that is to be run.
+/// Returns the default settings.
 pub fn main() -> Main {
     Main(Builder::new())
 }
@@ -19,11 +19,12 @@ impl Main {
         Self(self.0.workers(workers))
     }
 
-    /// Runs the function on a runtime of its own, which serves threads that are in no other as long as the function runs.
+    /// Runs the function on a runtime of its own. As long as the function runs, this runtime serves
+    /// threads that are in no other.
     ///
     /// # Panics
     ///
-    /// If the function does; if the runtime cannot be started.
+    /// Panics if the function panics, or if the runtime cannot be started.
     #[track_caller]
     pub fn run<F: Future>(self, main: impl FnOnce() -> F) -> F::Output {
         let runtime = match self.0.build() {
@@ -36,8 +37,8 @@ impl Main {
     }
 }
 
-/// Dropped in this order: what a plain thread spawns while the runtime is being shut down is refused by it, and does not start
-/// another.
+/// A running function. The runtime is dropped first: what a plain thread spawns while the runtime
+/// is being shut down is refused by it, and does not start another runtime.
 struct Running {
     runtime: Runtime,
     _lent: Lent,

@@ -1,4 +1,5 @@
-//! What the attributes of `giveway-macros` call. Not for anybody else: it changes as they do.
+//! What the attributes of `giveway-macros` call. Not for other callers: it changes as the
+//! attributes do.
 
 mod main_function;
 mod test;

@@ -1,8 +1,11 @@
 //! A test: a runtime of its own, and a thread that watches over it.
 //!
-//! A hang has many places. The future waits: then it is woken, and ends with a panic. The runtime does not come to its end:
-//! `shutdown_timeout` says what is stuck. The future, or a destructor, is in a call that does not return: nothing can end that
-//! but the end of the process, which is what happens when the time is over twice.
+//! A hang has several forms:
+//!
+//! - The future waits. Then it is woken, and ends with a panic.
+//! - The runtime does not come to its end. Then `shutdown_timeout` says what is stuck.
+//! - The future, or a destructor, is in a call that does not return. Only the end of the process
+//!   ends such a test, and that happens when its time is over twice.
 
 use crate::metrics::Dump;
 use crate::runtime::{Builder, Handle, Runtime};
@@ -15,14 +18,15 @@ use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// After this time a test that has no timeout says what it is doing; then again after twice that, and so on.
+/// After this time a test that has no timeout says what it is doing. The pauses after that double.
 const SAY_AFTER: Duration = Duration::from_secs(60);
 
-/// The end of a test takes at most this long, if its timeout has not more to give; and a test that cannot be failed in any
-/// other way is given at least twice as long.
+/// The runtime of a test gets at least this long to end, even if less is left of the test's
+/// timeout. A test that only the end of the process can end gets at least twice as long after its
+/// timeout.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A test that is to be run.
+/// A test to run: its name and its settings.
 #[derive(Debug)]
 pub struct Test {
     name: &'static str,
@@ -30,7 +34,7 @@ pub struct Test {
     timeout: Option<Duration>,
 }
 
-/// A test that is to be run.
+/// Returns a test with the default settings.
 pub fn test(name: &'static str) -> Test {
     Test { name, builder: Builder::new().workers(2), timeout: None }
 }
@@ -42,13 +46,13 @@ impl Test {
         Self { builder: self.builder.workers(workers), ..self }
     }
 
-    /// Has it fail as soon as nothing can wake it.
+    /// Sets whether the test fails as soon as nothing can wake it.
     #[must_use]
     pub fn detect_deadlock(self, detect: bool) -> Self {
         Self { builder: self.builder.detect_deadlock(detect), ..self }
     }
 
-    /// Has it fail if it has not ended by then.
+    /// Makes the test fail if it has not ended by then.
     #[must_use]
     pub fn timeout_in_ms(self, milliseconds: u64) -> Self {
         Self { timeout: Some(Duration::from_millis(milliseconds)), ..self }
@@ -58,7 +62,8 @@ impl Test {
     ///
     /// # Panics
     ///
-    /// If the test does; if it does not end in time, or its runtime does not; if the runtime cannot be started.
+    /// Panics if the test panics, if it or its runtime does not end in time, or if the runtime
+    /// cannot be started.
     #[track_caller]
     pub fn run<F: Future>(self, test: impl FnOnce() -> F) -> F::Output {
         let Self { name, builder, timeout } = self;
@@ -66,7 +71,8 @@ impl Test {
             Ok(runtime) => runtime,
             Err(error) => panic!("the runtime of `giveway::test` could not be started: {error}"),
         };
-        // Before the runtime in the order of drops: it watches over the end too.
+        // Declared before `running`, and so dropped after it: it watches over the end of the
+        // runtime too.
         let watch = Watch::start(name, timeout, runtime.handle());
         let mut running = Running { runtime: Some(runtime), watch: &watch };
         let outcome = running.runtime().block_on(async {
@@ -86,7 +92,7 @@ impl Test {
     }
 }
 
-/// The runtime of a test, to be ended in time.
+/// The runtime of a test. It is shut down in time, also if the test panics.
 struct Running<'a> {
     runtime: Option<Runtime>,
     watch: &'a Watch,
@@ -97,7 +103,9 @@ impl Running<'_> {
         self.runtime.as_ref().expect("it is taken at the end")
     }
 
-    /// Shuts down, by the end of the test's time if it has one. Tells `stuck` if something is.
+    /// Shuts the runtime down, and waits for that. If the test has a timeout, waits for at most
+    /// what is left of it, or [`GRACE`] if that is longer, and calls `stuck` if anything is stuck
+    /// then.
     fn end(&mut self, stuck: impl FnOnce(&dyn Display)) {
         let (Some(runtime), watched) = (self.runtime.take(), &self.watch.watched) else { return };
         watched.set_place(Place::End);
@@ -117,20 +125,21 @@ impl Running<'_> {
 }
 
 impl Drop for Running<'_> {
-    /// The test has panicked. A second panic would abort the process, and hide the first.
+    /// Shuts the runtime down after the test has panicked. A second panic would abort the process
+    /// and hide the first, so this one only writes what is stuck.
     fn drop(&mut self) {
         let name = self.watch.watched.name;
         self.end(|report| tell(&format!("the test `{name}` has failed, and its runtime is not over: {report}")));
     }
 }
 
-/// The thread that watches over a test.
+/// The thread that watches over a test, which ends when this is dropped.
 struct Watch {
     watched: Arc<Watched>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it watches.
+/// What the watching thread and the test share.
 struct Watched {
     name: &'static str,
     timeout: Option<Duration>,
@@ -146,7 +155,7 @@ struct State {
     ended: bool,
     expired: bool,
     place: Place,
-    // Of the test's future.
+    /// The waker of the test's future, from its last poll.
     waker: Option<Waker>,
 }
 
@@ -168,11 +177,11 @@ impl Watch {
         let watched = Arc::new(watched);
         let (watching, handle) = (watched.clone(), handle.clone());
         let thread = thread::Builder::new().name("giveway-test".into()).spawn(move || watching.watch(&handle));
-        // Without a thread nobody watches, and the test is what counts.
+        // Without a thread the test is not watched, but it runs.
         Self { watched, thread: thread.ok() }
     }
 
-    /// The output of the future, or none if its time is over before.
+    /// Returns the output of the future, or `None` if its time is over before.
     async fn until_expired<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -206,12 +215,12 @@ impl Watched {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs under it.
+        // No user code runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin_poll(&self, waker: &Waker) {
-        // Cloned and dropped outside of the lock.
+        // A waker is user code: it is cloned and dropped outside of the lock.
         let waker = waker.clone();
         let mut state = self.lock();
         state.place = Place::Polls;
@@ -220,14 +229,14 @@ impl Watched {
         drop(old);
     }
 
-    /// Says where the test's thread is. Whether its time is over.
+    /// Notes where the test's thread is. Returns whether the test's time is over.
     fn set_place(&self, place: Place) -> bool {
         let mut state = self.lock();
         state.place = place;
         state.expired
     }
 
-    /// Waits for the end of the test, but not for longer than that. Whether it has come.
+    /// Waits for the end of the test, for at most `time`. Returns whether it has come.
     fn wait(&self, time: Duration) -> bool {
         let (state, _) = self
             .ended
@@ -248,7 +257,8 @@ impl Watched {
         if let Some(waker) = waker {
             waker.wake();
         }
-        // The test's thread does the rest, unless it is stuck. That is not to be decided too soon: it may lack a CPU.
+        // The test's thread does the rest, unless it is stuck. It may only lack a CPU, so it gets
+        // time before the process is aborted.
         if !self.wait(timeout.max(2 * GRACE)) {
             tell(&format!(
                 "{}\nIt cannot be failed alone: the process ends here.",
@@ -280,7 +290,7 @@ impl Watched {
     }
 }
 
-/// To standard error itself: what `eprintln!` writes is kept until a test has ended.
+/// Writes to standard error itself: what `eprintln!` writes is kept until a test has ended.
 fn tell(text: &str) {
     let _ = std::io::stderr().write_all(format!("giveway: {text}\n").as_bytes());
 }
@@ -298,7 +308,7 @@ mod tests {
         let tell = |text: &str| TOLD.lock().unwrap().push(text.to_owned());
         let watch = Watch::over(Watched::new("snail", None, Duration::from_millis(1), tell), runtime.handle());
         let told = |what: &str| TOLD.lock().unwrap().iter().any(|text| text.contains(what));
-        // It goes on, however long it takes.
+        // The test goes on, however long it takes.
         let output = runtime.block_on(watch.until_expired(poll_fn(|_| {
             while !told("`snail` has not ended") {
                 thread::yield_now();

@@ -1,4 +1,4 @@
-//! Settings of a runtime, and its start.
+//! The settings of a runtime, and its start.
 
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
 use crate::blocking::{Articles, Kind};
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// The most workers a runtime may have.
 ///
-/// Far beyond any machine, and low enough that a count gone wrong (a size in bytes, a negative number cast) is an
-/// error at the start and not an exhausted machine.
+/// Far beyond any machine, and low enough that a wrong count (a size in bytes, a negative number
+/// that was cast) is an error at the start and does not exhaust the machine.
 pub const MAX_WORKERS: usize = 4096;
 
 /// The environment variable that overrides the default number of workers.
@@ -52,7 +52,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The default settings.
+    /// Returns the default settings.
     ///
     /// # Examples
     ///
@@ -76,10 +76,12 @@ impl Builder {
         }
     }
 
-    /// How many workers run tasks: at least one, at most [`MAX_WORKERS`], which [`build`](Self::build) checks.
+    /// Sets how many workers run tasks: at least one and at most [`MAX_WORKERS`], which
+    /// [`build`](Self::build) checks.
     ///
-    /// By default as many as `GIVEWAY_WORKERS` says, or, if that is unset or empty, as many CPUs as this process may use, with its cgroup's
-    /// quota and its affinity taken into account. One more thread, the monitor, runs no tasks and calls no hooks.
+    /// By default there are as many as `GIVEWAY_WORKERS` says. If that is unset or empty, there are
+    /// as many as the process may use CPUs; its cgroup's quota and its affinity count. One more
+    /// thread, the monitor, runs no tasks and calls no thread hooks.
     ///
     /// # Examples
     ///
@@ -95,21 +97,22 @@ impl Builder {
         self
     }
 
-    /// How many spare workers may stand beside polls that do not return. By default as many as there are workers; with
-    /// zero there are none.
+    /// Sets how many spare workers may stand beside polls that do not return. By default as many as
+    /// there are workers; with zero there are none.
     ///
-    /// A poll that has gone on for 10 ms is asked to return. One that does not, because it has no yield point and awaits
-    /// nothing that spends the [budget](crate::budget), holds its worker, and gets a spare one beside it: so tasks, timers
-    /// and sockets go on, even while every worker is in a poll that never returns. Then there are more threads than
-    /// workers, and the OS divides the CPUs between them. The spare worker retires when the poll has returned. Its thread
-    /// is one of those that also run blocking jobs.
+    /// A poll that has gone on for 10 ms is asked to return. A poll that does not, because it has
+    /// no yield point and awaits nothing that spends the [budget](crate::budget), holds its worker,
+    /// and gets a spare worker beside it. So tasks, timers and sockets go on, even while every
+    /// worker is in a poll that never returns. Then there are more threads than workers, and the OS
+    /// divides the CPUs between them. The spare worker retires when the poll has returned. Its
+    /// thread is one of those that also run blocking jobs.
     ///
-    /// Such polls are still worth mending, and are [reported](Self::on_long_poll) as before.
+    /// Such polls are still worth fixing, and are [reported](Self::on_long_poll) all the same.
     ///
     /// # Not guaranteed
     ///
     /// That a spare worker comes: the OS may refuse a thread. Nor that tasks
-    /// [pinned](crate::spawn_pinned) to a worker that is held go on: they have no other.
+    /// [pinned](crate::spawn_pinned) to a worker that is held go on: no other worker may run them.
     ///
     /// # Examples
     ///
@@ -120,7 +123,7 @@ impl Builder {
     /// static DONE: AtomicBool = AtomicBool::new(false);
     ///
     /// let runtime = giveway::Builder::new().workers(1).max_spare_workers(1).build()?;
-    /// // The only worker there is, and it does not come back:
+    /// // The only worker, and its poll does not return:
     /// let stubborn = runtime.spawn(async { while !DONE.load(Relaxed) {} });
     /// let patient = runtime.spawn(async { giveway::time::sleep(Duration::from_millis(1)).await });
     /// runtime.block_on(patient).unwrap();
@@ -133,27 +136,38 @@ impl Builder {
         self
     }
 
-    /// Whether the OS is to preempt background polls that do not return in time. By default it is.
+    /// Sets whether the OS preempts background polls that do not return in time. By default it
+    /// does.
     ///
-    /// A [background](crate::spawn_background) poll that keeps its worker for some hundred microseconds after it was asked to
-    /// return is *overrun*: it has no yield point, and awaits nothing that spends the [budget](crate::budget). A
-    /// [spare worker](Self::max_spare_workers) takes its place at once, and until the poll returns the OS prefers other threads to
-    /// it. Where the task was spawned is remembered: further polls of tasks from there are made by threads of the lowest
-    /// priority, as if they were [preemptible](crate::task::Builder::preemptible), until they have been short for a while.
-    /// So foreground work waits for the first such poll, for less than a millisecond, and not for those after it.
+    /// A [background](crate::spawn_background) poll that keeps its worker for some hundred
+    /// microseconds after it was asked to return is *overrun*: it has no yield point, and awaits
+    /// nothing that spends the [budget](crate::budget). A [spare worker](Self::max_spare_workers)
+    /// takes its place at once, and until the poll returns the OS prefers other threads to its
+    /// thread.
     ///
-    /// What the OS preempts in the middle of a lock keeps it: background tasks that share locks with the foreground should have
-    /// yield points where they hold none, or [say](crate::task::Builder::preemptible) that they are not to be preempted.
+    /// The runtime remembers where the task was spawned. Threads of the lowest priority make
+    /// further polls of tasks from that place, as if these were
+    /// [preemptible](crate::task::Builder::preemptible), until the polls have been short for a
+    /// while. So foreground work waits for the first such poll, for less than a millisecond, and
+    /// not for those after it.
+    ///
+    /// A thread that the OS preempts while it holds a lock keeps the lock. Background tasks that
+    /// share locks with the foreground should have yield points where they hold none, or
+    /// [say](crate::task::Builder::preemptible) that they are not to be preempted.
+    ///
+    /// A thread or process that such a poll starts inherits the thread's place behind others. Tasks
+    /// that lowered threads poll do not wait in the yield queue, so
+    /// [`yield_patience`](Self::yield_patience) does not apply to them. Their long polls are not
+    /// [reported](Self::on_long_poll), since they delay no worker.
     ///
     /// # Not guaranteed
     ///
-    /// That it is the first poll alone: on a machine without a CPU for the monitor it may be some of them. That it is noticed that
-    /// soon, if tasks from the same place have been short for long: then it may take some
-    /// milliseconds. Nor any of this where the system refuses to lower a thread
-    /// ([`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused)). A thread or process that such a poll starts
-    /// inherits the thread's place behind others. What is polled on lowered threads does not wait in the yield queue, so
-    /// [`yield_patience`](Self::yield_patience) says nothing of it, and its long polls are not
-    /// [reported](Self::on_long_poll): they hold up nothing.
+    /// - That foreground work waits for the first poll alone: on a machine without a CPU for the
+    ///   monitor it may wait for several.
+    /// - That an overrun poll is noticed that soon: if tasks from the same place have been short
+    ///   for long, it may take some milliseconds.
+    /// - That any of this happens where the system refuses to lower a thread
+    ///   ([`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused)).
     ///
     /// # Examples
     ///
@@ -166,7 +180,8 @@ impl Builder {
         self
     }
 
-    /// The name of the threads; each worker gets its number after it, other threads what they are for. By default `giveway`.
+    /// Sets the name of the threads. A worker has its number behind the name, another thread what
+    /// it is for. By default `giveway`.
     ///
     /// # Examples
     ///
@@ -179,7 +194,7 @@ impl Builder {
         self
     }
 
-    /// The stack size of the threads in bytes. By default that of the standard library.
+    /// Sets the stack size of the threads in bytes. By default that of the standard library.
     ///
     /// # Examples
     ///
@@ -193,12 +208,13 @@ impl Builder {
         self
     }
 
-    /// How many threads may run [blocking jobs](crate::spawn_blocking) of the foreground at once: at least one, which
-    /// [`build`](Self::build) checks. By default 512. Jobs of the background have as many as there are workers, and more
-    /// only if some wait and none of those that run comes to its end for a tenth of a second.
+    /// Sets how many threads may run foreground [blocking jobs](crate::spawn_blocking) at once: at
+    /// least one, which [`build`](Self::build) checks. By default 512. As many tasks again may be
+    /// in [`block_in_place`](crate::block_in_place) without keeping a worker; any more of them keep
+    /// theirs.
     ///
-    /// The same number again may be in [`block_in_place`](crate::block_in_place) without keeping a worker; beyond that
-    /// they keep theirs.
+    /// Background jobs have as many threads as there are workers. They get more only if jobs wait
+    /// and none of those that run ends for a tenth of a second.
     ///
     /// # Examples
     ///
@@ -212,8 +228,8 @@ impl Builder {
         self
     }
 
-    /// How long a thread for blocking jobs waits for the next before it ends. By default half a second. The last one waits
-    /// twenty times as long.
+    /// Sets how long a thread for blocking jobs waits for the next job before it ends. By default
+    /// half a second. The last thread waits twenty times as long.
     ///
     /// # Examples
     ///
@@ -229,12 +245,14 @@ impl Builder {
         self
     }
 
-    /// How long a task may wait in the yield queue while other work goes first. By default there is no limit: on a
-    /// machine whose foreground never leaves a worker free, what gave way waits for ever.
+    /// Sets how long a task may wait in the yield queue while other work goes first. By default
+    /// there is no limit: on a machine whose foreground never leaves a worker free, a task that
+    /// gave way waits for ever.
     ///
-    /// A task that has waited for longer gets a turn: up to its next yield point, or until its budget is spent. However
-    /// many are overdue, seven turns out of eight are the foreground's; so the limit holds as far as the turns suffice,
-    /// and to within eight polls.
+    /// A task that has waited for longer gets a turn: up to its next yield point, or until its
+    /// budget is spent. However many tasks are overdue, seven turns out of eight are the
+    /// foreground's. So the limit holds to within eight polls, and only as far as these turns
+    /// suffice.
     ///
     /// # Examples
     ///
@@ -249,13 +267,14 @@ impl Builder {
         self
     }
 
-    /// How often the yield points of a worker look at every other worker's queue, at most. By default 0.1 ms.
+    /// Sets the shortest time between two looks of a worker's yield points at the queues of all
+    /// other workers. By default 0.1 ms. With zero every yield point looks.
     ///
-    /// They need not, to give way to what is queued: whoever queues it interrupts two of them. The look finds what
-    /// nobody was there to announce. Zero is at every yield point.
+    /// A yield point need not look in order to give way to a task that is queued: the thread that
+    /// queues it interrupts up to two cores. The look finds tasks that no thread announced.
     ///
-    /// Ready sockets and due timers nobody announces: so at a tenth of this interval a yield point asks the kernel, if no
-    /// worker has.
+    /// No thread announces ready sockets and due timers. So a yield point asks the kernel for them
+    /// if no worker has done so within a tenth of this interval.
     ///
     /// # Examples
     ///
@@ -270,8 +289,8 @@ impl Builder {
         self
     }
 
-    /// Between which limits [paced](crate::elastic) jobs are held, all of them together, and what makes the limits move.
-    /// [`build`](Self::build) checks them.
+    /// Sets the limits between which [paced](crate::elastic) jobs are held, all of them together,
+    /// and what makes the limits move. [`build`](Self::build) checks them.
     ///
     /// # Examples
     ///
@@ -287,8 +306,8 @@ impl Builder {
         self
     }
 
-    /// Called by each thread of the runtime but the monitor, before it runs its first task or blocking job. A panic in it is
-    /// contained.
+    /// Sets a function that each thread of the runtime but the monitor calls before it runs its
+    /// first task or blocking job. A panic in it is contained.
     ///
     /// # Examples
     ///
@@ -301,7 +320,8 @@ impl Builder {
         self
     }
 
-    /// Called by each thread of the runtime but the monitor, after its last task or job is gone. A panic in it is contained.
+    /// Sets a function that each thread of the runtime but the monitor calls after its last task or
+    /// job is gone. A panic in it is contained.
     ///
     /// # Examples
     ///
@@ -314,8 +334,9 @@ impl Builder {
         self
     }
 
-    /// Called on the worker when a task has panicked, and decides what happens next. A panic in the hook itself is
-    /// contained, and counts as [`PanicPolicy::Continue`]. With [`PanicPolicy::Shutdown`] those who wait in
+    /// Sets a function that is called on the worker when a task has panicked, and that decides what
+    /// happens next. A panic in the function itself is contained, and counts as
+    /// [`PanicPolicy::Continue`]. With [`PanicPolicy::Shutdown`] the threads that wait in
     /// [`block_on`](crate::Runtime::block_on) are told.
     ///
     /// # Examples
@@ -336,18 +357,23 @@ impl Builder {
         self
     }
 
-    /// Looks for deadlocks: when every worker is idle and no timer, no socket and no blocking job can wake anything, whoever
-    /// waits in [`block_on`](crate::block_on) panics, with a list of the tasks that wait, their names and where they were
-    /// spawned. By default off: then such a program waits for ever.
+    /// Sets whether the runtime looks for deadlocks. By default it does not: then a deadlocked
+    /// program waits for ever.
+    ///
+    /// In a deadlock every worker is idle and no timer, no socket and no blocking job can wake
+    /// anything. Then each thread that waits in [`block_on`](crate::block_on) panics, with a list
+    /// of the tasks that wait, their names and where they were spawned.
     ///
     /// # Not guaranteed
     ///
-    /// - That what is called a deadlock is one: a thread that is not the runtime's may hold a waker, and the runtime cannot
-    ///   tell it from one that a waiting task holds. It has to be told: [`Handle::expect_wake`]. The same goes for tasks of
+    /// - That what is called a deadlock is one: a thread that is not the runtime's may hold a
+    ///   waker, and the runtime cannot tell it from a waker that a waiting task holds.
+    ///   [`Handle::expect_wake`] tells the runtime of such a thread. The same goes for tasks of
     ///   another runtime, and for wakers that a signal handler or a C library keeps.
-    /// - That every deadlock is found: while anything waits for a timer or a socket, some of the tasks may wait for each
-    ///   other in vain. So may threads that block, in a lock say, or in a `block_on` inside of a task: those count as
-    ///   blocking jobs. And there is no one to tell if no thread waits in `block_on`.
+    /// - That every deadlock is found: while any task waits for a timer or a socket, other tasks
+    ///   may wait for each other for ever. So may threads that block in a lock, or in a `block_on`
+    ///   inside of a task: those count as blocking jobs. And if no thread waits in `block_on`,
+    ///   there is none to tell.
     ///
     /// # Examples
     ///
@@ -378,21 +404,29 @@ impl Builder {
         self
     }
 
-    /// Called when a poll has gone on for too long, once a cause: the place where its task was spawned. (A helper of yours that
-    /// spawns is one place for all its callers, unless it is `#[track_caller]`.)
+    /// Sets a function that is called when a poll has gone on for too long. It is called once for
+    /// each cause: the place where the task was spawned. (A helper of yours that spawns is one
+    /// place for all its callers, unless it is `#[track_caller]`.)
     ///
-    /// A task that computes or blocks for long in one poll, or loops over a channel of another crate that always has something
-    /// ([`budget::cooperative`](crate::budget::cooperative)), holds up what is queued behind it: until another worker takes that,
-    /// a [spare one](Self::max_spare_workers) at the latest, and until its end what is pinned to its worker. The report comes when the
-    /// poll has returned, with its length; or after a second, if it has not. Time that the thread had to wait for a CPU
-    /// does not count, as far as the OS tells.
+    /// A long poll is a computation, a call that blocks, or a loop over a channel of another crate
+    /// that always has something ([`budget::cooperative`](crate::budget::cooperative)). It delays
+    /// the tasks that are queued behind it until another worker takes them, which a
+    /// [spare one](Self::max_spare_workers) does if no other can. Tasks that are pinned to its
+    /// worker are delayed until the poll returns.
     ///
-    /// The hook runs on the monitor's thread. It should not block, and must not wait for anything of this runtime: while a
-    /// poll goes on for too long the monitor may be the only one to hear of sockets and timers. A panic in it is
-    /// contained. With the feature `tracing` the report is a `WARN` event of the target `giveway`, hook or not.
+    /// The report comes when the poll has returned, with its length, or after a second if it has
+    /// not returned. Time that the thread had to wait for a CPU does not count, as far as the OS
+    /// tells.
     ///
-    /// Without a hook, debug builds write each report to standard error. Release builds without `tracing` write only those of
-    /// polls that have not returned after a second: a server should have a hook.
+    /// The function runs on the monitor's thread. It should not block, and must not wait for
+    /// anything of this runtime: while a poll goes on for too long, the monitor may be the only
+    /// thread that looks at sockets and timers. A panic in the function is contained. With the
+    /// feature `tracing` the report is also a `WARN` event of the target `giveway`, with or without
+    /// a function.
+    ///
+    /// Without a function, debug builds write each report to standard error. Release builds without
+    /// `tracing` write only the reports of polls that have not returned after a second: a server
+    /// should set a function.
     ///
     /// # Examples
     ///
@@ -405,9 +439,12 @@ impl Builder {
         self
     }
 
-    /// How long a poll has to go on to be [reported](Self::on_long_poll). By default 10 ms; less makes no difference. One that
-    /// returns when it is asked to, which it is after 10 ms, at its next yield point or budgeted operation, is not
-    /// reported; nor, for that, is every poll that takes less than some 25 ms. [`Duration::MAX`] turns the reports off.
+    /// Sets how long a poll has to go on to be [reported](Self::on_long_poll). By default 10 ms;
+    /// less makes no difference. [`Duration::MAX`] turns the reports off.
+    ///
+    /// After 10 ms a poll is asked to return at its next yield point or budgeted operation. A poll
+    /// that returns on this request is not reported. The monitor looks only now and then, so a poll
+    /// that takes less than about 25 ms may go unnoticed, too.
     ///
     /// # Examples
     ///
@@ -422,15 +459,17 @@ impl Builder {
         self
     }
 
-    /// Has the [report](Self::on_long_poll) of a long poll say where in the program it was. Only on Linux; elsewhere
-    /// nothing happens.
+    /// Sets whether the [report](Self::on_long_poll) of a long poll says where in the program the
+    /// poll was. Only on Linux; elsewhere it has no effect.
     ///
-    /// The monitor interrupts the thread with the signal `SIGURG`, whose handler notes the return addresses on its stack. A
-    /// system call that the poll is in may return early with `EINTR`, as with any signal; the standard library copes, a C
-    /// library may not. A handler that the program has for this signal is called as well.
+    /// The monitor interrupts the thread with the signal `SIGURG`, whose handler notes the return
+    /// addresses on its stack. A system call that the poll is in may return early with `EINTR`, as
+    /// with any signal. The standard library copes with that; a C library may not. A handler that
+    /// the program has for this signal is called as well.
     ///
-    /// What the addresses mean is looked up by the monitor, in a debug build for half a second the first time, and as well as
-    /// the program has debug information (`debug = "line-tables-only"` in the profile is enough for lines).
+    /// The monitor looks up what the addresses mean, which in a debug build takes half a second the
+    /// first time. The result is as good as the program's debug information
+    /// (`debug = "line-tables-only"` in the profile is enough for lines).
     ///
     /// # Examples
     ///
@@ -448,9 +487,16 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if the number of workers, given here or by `GIVEWAY_WORKERS`, is
-    /// not one to [`MAX_WORKERS`], if there may be no blocking thread, if the elastic settings make no sense, or if a thread name holds a NUL byte; otherwise what the OS says when it refuses a
-    /// thread. Threads already started have ended by then.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if
+    ///
+    /// - the number of workers, given here or by `GIVEWAY_WORKERS`, is not between one and
+    ///   [`MAX_WORKERS`];
+    /// - there may be no blocking thread;
+    /// - the elastic settings make no sense; or
+    /// - the thread name holds a NUL byte.
+    ///
+    /// Otherwise the error of the OS when it refuses a thread. The threads that were started before
+    /// have ended by then.
     ///
     /// # Examples
     ///
@@ -523,18 +569,20 @@ impl Builder {
     }
 }
 
-/// Ends the threads that were started, after the OS refused one more.
+/// Ends the threads that were started, after the OS refused one more. Returns the error to report.
 fn give_up(shared: &Arc<Shared>, started: Vec<thread::JoinHandle<()>>, error: io::Error) -> io::Error {
     let (started_now, wanted) = (started.len(), shared.workers() + 1);
+    // Before `and_join`, which would wait for these cores too.
     shared.gate.never_started(started_now.min(shared.workers())..shared.workers());
     super::shutdown::and_join(shared, started);
+    // None of the started workers may have been the last; see `shutdown.md`.
     super::shutdown::without_workers(shared);
     io::Error::new(error.kind(), format!("thread {} of {wanted} could not be started: {error}", started_now + 1))
 }
 
 fn default_workers() -> io::Result<usize> {
     match std::env::var(WORKERS_VARIABLE) {
-        // Some tools can only set a variable to nothing, not unset it.
+        // Some tools can only set a variable to nothing, and not unset it.
         Ok(text) if text.is_empty() => Ok(available_workers()),
         Ok(text) => match text.trim().parse() {
             Ok(workers) => check_workers(workers, WORKERS_VARIABLE),
@@ -558,7 +606,7 @@ fn check_workers(workers: usize, source: &str) -> io::Result<usize> {
     Err(invalid(format!("{source} asks for {workers} workers; a runtime has 1 to {MAX_WORKERS}")))
 }
 
-/// More than five centuries are as good as for ever.
+/// Converts a duration to nanoseconds. More than five centuries count as for ever.
 fn nanoseconds(duration: Duration) -> u64 {
     duration.as_nanos().try_into().unwrap_or(u64::MAX)
 }

@@ -1,11 +1,13 @@
-//! Which runtime this thread is in.
+//! Which runtime the calling thread is in.
 //!
-//! Two thread-locals without destructors, so that reading them is one load and works while the thread ends: the [`Place`] of
-//! the thread in a runtime, and the runtime that it has entered last, which takes precedence. Whatever changes a place saves
-//! the whole of it, and puts it back when it is left.
+//! There are two thread-locals without destructors, so that reading them is one load and works
+//! while the thread ends: `PLACE`, the [`Place`] of the thread in a runtime, and `ENTERED`, the
+//! runtime that it has entered last, which takes precedence. Code that changes the place saves the
+//! whole of it, and puts it back afterwards.
 //!
-//! A runtime that was entered inside of a poll is current for that task alone, also if its guard is held across an await:
-//! the entries of the stack know the task that made them, and a worker leaves and comes back to them with the task's polls.
+//! A runtime that was entered inside of a poll is current for that task alone, also if its guard is
+//! held across an await. Each entry of `STACK` has the task that made it. A worker leaves the
+//! entries of a task after its poll, and comes back to them before the next.
 
 use super::{Shared, default_runtime};
 use crate::task::{self, Class, Id, JoinHandle, Runnable};
@@ -19,29 +21,34 @@ use std::ptr;
 use std::sync::Arc;
 
 thread_local! {
+    /// What this thread is in a runtime.
     static PLACE: Cell<Place> = const { Cell::new(NOWHERE) };
-    // The entry of `STACK` that counts now, which counts it: the last that the running task has made, or, outside of any task,
-    // the last that was made there. Null if there is none.
+    /// The runtime of the entry of `STACK` that counts now; the entry holds the count. It is the
+    /// last entry that the running task has made, or, outside of any task, the last that was made
+    /// there. Null if there is none.
     static ENTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+    /// The runtimes that this thread has entered, the last at the end.
     static STACK: Stack = const { Stack(RefCell::new(Vec::new())) };
-    // The number of the next guard.
+    /// The number of the next guard.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What a thread is in a runtime.
 #[derive(Clone, Copy)]
 struct Place {
-    // The worker whose loop is on this thread's stack, while it holds its core.
+    /// The worker whose loop is on this thread's stack, while it holds its core. Otherwise null.
     worker: *const Worker,
-    // The same worker while it does not, in a poll.
+    /// The same worker while it is in a poll and does not hold its core. Otherwise null.
     away: *const Worker,
-    // What runs here without a core: such a poll, or a blocking job.
+    /// What runs here without a core: such a poll, a lowered poll, or a blocking job.
     running: Option<(*const Shared, Id, Class)>,
-    // Of a poll on a lowered thread: where its task is left if it is to be polled again.
+    /// In a poll on a lowered thread: where to leave its task if it is to be polled again.
+    /// Otherwise null.
     again: *const Again,
 }
 
-/// Where the task of a poll is left that has been woken before the poll returned.
+/// Holds a task that was woken while it was polled, from the end of that poll until the lowered
+/// thread takes it.
 pub(crate) type Again = Cell<Option<Runnable>>;
 
 const NOWHERE: Place = Place { worker: ptr::null(), away: ptr::null(), running: None, again: ptr::null() };
@@ -56,7 +63,7 @@ impl Drop for PutBack {
     }
 }
 
-/// Makes current again what was entered at the place that the thread has come back to.
+/// Makes current again what was entered in the place that the thread has come back to.
 struct ComeBack;
 
 impl Drop for ComeBack {
@@ -73,8 +80,9 @@ pub(crate) fn on_worker<R>(worker: &Worker, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Runs `f` while this thread's worker does not hold its core, in the middle of a poll of this task. If `kept` says afterwards
-/// that it has the core again, the thread is where it was; otherwise it stays away up to the end of [`on_worker`].
+/// Runs `f` while this thread's worker does not hold its core, in the middle of a poll of the task
+/// `id`. If `kept` says afterwards that the worker has its core again, the thread gets back its
+/// place. Otherwise it stays away up to the end of [`on_worker`].
 #[inline]
 pub(crate) fn away<R>(worker: &Worker, id: Id, class: Class, f: impl FnOnce() -> R, kept: impl FnOnce() -> bool) -> R {
     struct Back<K: FnOnce() -> bool>(Place, Option<K>);
@@ -93,46 +101,50 @@ pub(crate) fn away<R>(worker: &Worker, id: Id, class: Class, f: impl FnOnce() ->
     result
 }
 
-/// Calls `f` with the worker of this thread, if it is one that does not hold its core.
+/// Calls `f` with the worker of this thread if it does not hold its core, and otherwise with
+/// `None`.
 pub(crate) fn with_away<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-    // SAFETY: null, or the worker that `on_worker` borrows further up this very stack.
+    // SAFETY: the pointer is null, or points to the worker that `on_worker` borrows further up this
+    // stack; its `PutBack` takes the pointer out before the borrow ends. There are only shared
+    // references to a worker. The reference ends with the call of `f`, which cannot return it.
     f(unsafe { PLACE.get().away.as_ref() })
 }
 
-/// Runs `f`, a job on this thread.
+/// Runs `f`, a blocking job, on this thread.
 pub(crate) fn in_job<R>(shared: &Arc<Shared>, id: Id, class: Class, f: impl FnOnce() -> R) -> R {
     let running = Some((Arc::as_ptr(shared), id, class));
     in_place(shared, Place { running, ..NOWHERE }, f)
 }
 
-/// Runs `f`, a poll of a background task on this thread, which is a lowered one. If the task is to be polled again it is left
-/// in `again`.
+/// Runs `f`, a poll of a background task, on this thread, which is a lowered one. If the task is to
+/// be polled again, [`leave_again`] puts it into `again`.
 pub(crate) fn in_lowered_poll<R>(shared: &Arc<Shared>, id: Id, again: &Again, f: impl FnOnce() -> R) -> R {
     let running = Some((Arc::as_ptr(shared), id, Class::Background));
     in_place(shared, Place { running, again, ..NOWHERE }, f)
 }
 
-/// Leaves a task, whose poll has just returned on this thread and which is to be polled again, to the lowered thread that has
-/// polled it. Gives it back if this is none.
+/// Leaves a task to the lowered thread that has just polled it and is to poll it again. Returns the
+/// task if the calling thread is no such thread.
 pub(crate) fn leave_again(runnable: Runnable) -> Option<Runnable> {
-    // SAFETY: null, or the cell that `in_lowered_poll` borrows further up this very stack: `PutBack` takes the pointer out before
-    // the borrow ends.
+    // SAFETY: the pointer is null, or points to the cell that `in_lowered_poll` borrows further up
+    // this stack: `PutBack` takes the pointer out before the borrow ends. There are only shared
+    // references to the cell. The reference is used in this frame alone.
     match unsafe { PLACE.get().again.as_ref() } {
         None => Some(runnable),
-        // There is none before: a poll leaves one task, its own.
+        // The cell was empty: a poll leaves one task, its own.
         Some(again) => again.replace(Some(runnable)),
     }
 }
 
 fn in_place<R>(shared: &Arc<Shared>, place: Place, f: impl FnOnce() -> R) -> R {
-    // Dropped last: what the job leaves behind is put back first.
+    // Dropped last: it asks `running_id`, so the place has to be put back first.
     let _come_back = ComeBack;
     let _put_back = PutBack(PLACE.replace(place));
     let _inside = Entered::new(shared.clone());
     f()
 }
 
-/// The task or job that runs on this thread.
+/// Returns the id of the task or job that runs on this thread.
 pub(crate) fn running_id() -> Option<Id> {
     with_worker(|worker| match worker {
         Some(worker) => worker.running_id(),
@@ -140,30 +152,37 @@ pub(crate) fn running_id() -> Option<Id> {
     })
 }
 
-/// Calls `f` with the worker of this thread, if this is a worker thread.
+/// Calls `f` with the worker of this thread, if it is one that holds its core.
 #[inline]
 pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
-    // SAFETY: it does not leave `f`.
+    // SAFETY: the reference ends with the call of `f`, which cannot return it, so it does not
+    // outlive this frame.
     f(unsafe { worker() })
 }
 
-/// The worker of this thread, if this is a worker thread.
+/// Returns the worker of this thread, if it is one that holds its core.
 ///
 /// # Safety
 ///
-/// The reference must not outlive the stack frame that asks for it.
+/// The reference must not outlive the stack frame that calls this.
 #[inline]
 unsafe fn worker<'a>() -> Option<&'a Worker> {
-    // SAFETY: null, or the worker that `on_worker` borrows further up this very stack.
+    // SAFETY: the pointer is null, or points to the worker that `on_worker` borrows further up this
+    // stack; its `PutBack` takes the pointer out before the borrow ends. There are only shared
+    // references to a worker. The caller keeps the reference within its own frame, which ends
+    // before that of `on_worker`.
     unsafe { PLACE.get().worker.as_ref() }
 }
 
-/// Where a spawn goes.
+/// The place where a spawn puts its task.
 ///
-/// Not handed to a closure: a closure that captures the user's future is one more copy of it.
+/// It is not handed to a closure, because a closure that captures the user's future is one more
+/// copy of the future.
 #[derive(Clone, Copy)]
 enum Current<'a> {
+    /// This thread's worker, which belongs to the runtime and holds its core.
     Worker(&'a Worker),
+    /// The runtime, for a thread that holds no core of it.
     Outside(&'a Arc<Shared>),
 }
 
@@ -176,7 +195,8 @@ impl<'a> Current<'a> {
         }
     }
 
-    /// Spawns here. Only the allocation depends on the type of the future; the rest is compiled once.
+    /// Spawns the future here. Only the allocation depends on the type of the future; the rest is
+    /// compiled once.
     #[inline]
     #[track_caller]
     fn spawn<F>(
@@ -203,13 +223,13 @@ impl<'a> Current<'a> {
             Self::Worker(worker) => worker.shared(),
             Self::Outside(shared) => shared,
         };
-        // On a worker too: a task may fork.
+        // Checked on a worker too: a task may fork.
         shared.refuse_in_forked_child();
         Arc::as_ptr(shared)
     }
 
-    /// The class that a child inherits. Only within a runtime: what is the background of one may be the foreground of
-    /// another.
+    /// Returns the class that a child inherits. It is inherited only within a runtime: the
+    /// background of one runtime may be the foreground of another.
     #[inline]
     fn class(self) -> Class {
         match self {
@@ -230,7 +250,7 @@ impl<'a> Current<'a> {
     }
 }
 
-/// The class of the task that runs on this thread.
+/// Returns the class of the task that runs on this thread.
 pub(crate) fn current_class() -> Class {
     with_worker(|worker| match worker {
         Some(worker) => worker.class(),
@@ -238,19 +258,20 @@ pub(crate) fn current_class() -> Class {
     })
 }
 
-/// The current runtime; outside any, the default one.
+/// Returns the current runtime; outside of any, the default one.
 #[track_caller]
 pub(crate) fn current_or_default() -> Arc<Shared> {
     current_shared().unwrap_or_else(|| default_runtime())
 }
 
-/// The class that a child of whatever runs on this thread inherits in that runtime.
+/// Returns the class that a child of what runs on this thread inherits in the runtime `shared`.
 pub(crate) fn class_in(shared: &Arc<Shared>) -> Class {
-    // SAFETY: it is used in this frame.
+    // SAFETY: the reference is used in this frame alone.
     Current::of(shared, unsafe { worker() }).class()
 }
 
-/// Spawns onto the current runtime; outside any, onto the default one. Without a class the task inherits one.
+/// Spawns a future onto the current runtime; outside of any, onto the default one. Without a class
+/// the task inherits one.
 #[inline]
 #[track_caller]
 pub(crate) fn spawn<F>(
@@ -264,13 +285,15 @@ where
     F::Output: Send + 'static,
 {
     let entered = entered();
-    // SAFETY: it is used in this frame.
+    // SAFETY: the reference is used in this frame and in calls from it, and is not stored.
     let worker = unsafe { worker() };
     let default;
     let current = match (entered.as_deref(), worker) {
         (None, Some(worker)) => Current::Worker(worker),
         (Some(shared), worker) => Current::of(shared, worker),
-        // SAFETY: it is used in this frame, as above.
+        // SAFETY: the pointer is null, or points to the worker that `on_worker` borrows further up
+        // this stack, longer than this frame lasts. There are only shared references to a worker.
+        // The reference is used in this frame and in calls from it, and is not stored.
         (None, None) => match unsafe { PLACE.get().away.as_ref() } {
             Some(away) => Current::Outside(away.shared()),
             None => {
@@ -282,7 +305,7 @@ where
     current.spawn(name, class, location, future)
 }
 
-/// Spawns onto this runtime. Without a class the task inherits one.
+/// Spawns a future onto the runtime `shared`. Without a class the task inherits one.
 #[inline]
 #[track_caller]
 pub(crate) fn spawn_on<F>(
@@ -296,13 +319,13 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // SAFETY: it is used in this frame.
+    // SAFETY: the reference is used in this frame and in calls from it, and is not stored.
     let worker = unsafe { worker() };
     Current::of(shared, worker).spawn(name, class, location, future)
 }
 
-/// Spawns a task onto this runtime of which it is said whether it is polled on lowered threads. One that is, is of the
-/// background.
+/// Spawns a future onto the runtime `shared`; `lowered` says whether lowered threads poll the task.
+/// If they do, it is a background task.
 #[track_caller]
 pub(crate) fn spawn_outright<F>(
     shared: &Arc<Shared>,
@@ -316,7 +339,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // SAFETY: it is used in this frame.
+    // SAFETY: the reference is used in this frame and in calls from it, and is not stored.
     let current = Current::of(shared, unsafe { worker() });
     let class = if lowered { Class::Background } else { class.unwrap_or_else(|| current.class()) };
     let (runnable, handle) = task::allocate(current.shared(), name, class, location, future);
@@ -329,20 +352,23 @@ where
     handle
 }
 
-/// The runtime entered last, borrowed from the stack.
+/// Returns the runtime that was entered last, borrowed from the stack.
 ///
-/// Whoever runs user code while holding this, which may leave the runtime and drop it, must count it first.
+/// User code may leave that runtime and drop it. A caller that runs user code while it holds this
+/// must count the runtime first.
 #[inline]
 fn entered() -> Option<ManuallyDrop<Arc<Shared>>> {
     let entered = ENTERED.get();
     if entered.is_null() {
         return None;
     }
-    // SAFETY: the pointer is that of an `Arc` on the stack. Never dropped, this one takes no count away.
+    // SAFETY: the pointer is that of an `Arc` in an entry of `STACK`, which keeps the runtime
+    // alive; `ENTERED` is changed when the entry is removed. The `Arc` that is made here is never
+    // dropped, so it takes no count away.
     Some(ManuallyDrop::new(unsafe { Arc::from_raw(entered) }))
 }
 
-/// The current runtime, if the thread is in one.
+/// Returns the current runtime, if the thread is in one.
 pub(crate) fn current_shared() -> Option<Arc<Shared>> {
     match entered() {
         Some(shared) => Some(Arc::clone(&shared)),
@@ -353,7 +379,7 @@ pub(crate) fn current_shared() -> Option<Arc<Shared>> {
     }
 }
 
-/// A runtime being entered. Must stay on its thread.
+/// Keeps a runtime entered until it is dropped. Must stay on its thread.
 pub(crate) struct Entered {
     number: u64,
     not_send: PhantomData<*const ()>,
@@ -364,7 +390,8 @@ impl Entered {
         let number = NUMBER.get();
         NUMBER.set(number + 1);
         let made_by = running_id();
-        // Fails only in a thread that is being torn down, where there is nothing left to be inside of.
+        // Fails only on a thread that is being torn down: there is nothing left there to be inside
+        // of.
         let _ = STACK.try_with(|stack| {
             ENTERED.set(Arc::as_ptr(&shared));
             stack.0.borrow_mut().push(Entry { number, made_by, shared });
@@ -378,30 +405,35 @@ impl Drop for Entered {
         let running = running_id();
         let left = STACK.try_with(|stack| {
             let mut entries = stack.0.borrow_mut();
-            // On top, but for guards that are dropped in an unusual order, and those of other tasks.
+            // The entry is on top, except for guards that are dropped in an unusual order, and
+            // beside those of other tasks.
             let place = entries.iter().rposition(|entry| entry.number == self.number)?;
             let Entry { shared, .. } = entries.remove(place);
             ENTERED.set(top(&entries, running));
             Some(shared)
         });
-        // Outside of the borrow: this may be the last count of a runtime.
+        // Outside of the borrow: this may be the last count of a runtime, whose drop must not find
+        // the stack borrowed.
         drop(left);
     }
 }
 
-/// This task goes on here, or none: the runtimes that it has entered and not left are current again.
+/// Makes current the runtime that `task`, which goes on here, has entered last and not left. `None`
+/// stands for code outside of any task.
 #[cold]
 pub(crate) fn come_back_to_entered(task: Option<Id>) {
     let _ = STACK.try_with(|stack| ENTERED.set(top(&stack.0.borrow(), task)));
 }
 
-/// Another task, or none, goes on here: what the last has entered and not left is not for it.
+/// Makes no entry current: another task goes on here, or none, and the entries of the last one are
+/// not for it.
 #[inline]
 pub(crate) fn leave_entered() {
     ENTERED.set(ptr::null());
 }
 
-/// The runtime that was entered last by this task, or outside of any.
+/// Returns the runtime that `task` has entered last, or null. `None` stands for code outside of any
+/// task.
 fn top(entries: &[Entry], task: Option<Id>) -> *const Shared {
     let entry = entries.iter().rfind(|entry| entry.made_by == task);
     entry.map_or(ptr::null(), |entry| Arc::as_ptr(&entry.shared))
@@ -410,17 +442,18 @@ fn top(entries: &[Entry], task: Option<Id>) -> *const Shared {
 /// A runtime that this thread has entered.
 struct Entry {
     number: u64,
-    // The task in whose poll it was entered, which alone is in it.
+    /// The task in whose poll it was entered. The entry counts for that task alone.
     made_by: Option<Id>,
     shared: Arc<Shared>,
 }
 
-/// The runtimes this thread has entered.
+/// The runtimes that this thread has entered and not left.
 struct Stack(RefCell<Vec<Entry>>);
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // Guards that were forgotten: the thread ends, and what they counted is given back.
+        // What is left are the entries of forgotten guards. The thread ends, and their counts are
+        // given back.
         ENTERED.set(ptr::null());
     }
 }

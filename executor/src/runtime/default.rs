@@ -1,9 +1,11 @@
-//! The runtime that serves threads that are in no other: the one of `#[giveway::main]` while that runs, or one that is started
-//! when it is first wanted and lives as long as the process.
+//! The default runtime: the one that serves threads that are in no other. It is the runtime of
+//! `#[giveway::main]` while that runs, or one that is started at its first use and lives as long as
+//! the process.
 //!
-//! One pointer and no lock: a thread that is in no runtime asks at each spawn, and after a `fork` a lock might stay taken. What it
-//! points to is never freed, so that it can be looked at at any time: a runtime that is never shut down, or a weak pointer to
-//! one that is. The latter is some hundred bytes for each call of a function with the attribute.
+//! It is one pointer and no lock: a thread that is in no runtime asks at each spawn, and after a
+//! `fork` a lock might stay taken. The entry behind the pointer is never freed, so that any thread
+//! may look at it at any time. It holds a runtime that is never shut down, or a weak pointer to one
+//! that is. The latter costs some hundred bytes for each call of a function with the attribute.
 
 use super::{Builder, Runtime, Shared};
 use std::io;
@@ -14,20 +16,25 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Weak};
 
-/// Null, or an [`Entry`] that was leaked.
+/// The entry of the default runtime, which was leaked. Null if there is none. Written by the thread
+/// that starts a runtime, and by `#[giveway::main]` at its beginning and end.
 static DEFAULT: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
-/// The entries of `main` functions that have returned, so that a checker of leaks finds them.
+/// The entries of `main` functions that have returned. They are kept here so that a leak checker
+/// finds them.
 static RETIRED: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 
+/// A default runtime.
 struct Entry {
     runtime: Kind,
-    // The next in `RETIRED`. Written by the thread that puts it there.
+    /// The next entry in `RETIRED`. Written by the thread that puts this one there, read by none.
     next: AtomicPtr<Entry>,
 }
 
 enum Kind {
+    /// Started at its first use, and never shut down.
     Started(Runtime),
+    /// Lent by a `main` function, which shuts it down.
     Lent(Weak<Shared>),
 }
 
@@ -36,9 +43,10 @@ impl Entry {
         Box::into_raw(Box::new(Self { runtime, next: AtomicPtr::new(ptr::null_mut()) }))
     }
 
-    /// What the pointer leads to.
+    /// Returns the entry behind the pointer, if it is not null.
     fn at(entry: *mut Self) -> Option<&'static Self> {
-        // SAFETY: null, or from a box that was leaked, and to which nobody has a mutable reference.
+        // SAFETY: the pointer is null, or comes from a box that was leaked and is never freed once
+        // another thread may have seen it. There are only shared references to the entry.
         unsafe { entry.as_ref() }
     }
 
@@ -50,21 +58,23 @@ impl Entry {
     }
 }
 
-/// The default runtime. It may be shutting down, if it is that of a `main`.
+/// Returns the default runtime. It may be shutting down, if it is that of a `main`.
 #[track_caller]
 pub(crate) fn default_runtime() -> Arc<Shared> {
     let runtime = get_or_start(|_| true);
     runtime.unwrap_or_else(|error| panic!("the default runtime could not be started: {error}"))
 }
 
-/// The default runtime, or another in its place if its reactor is closed; or why none can be started.
+/// Returns the default runtime, or another in its place if its reactor is closed. If none can be
+/// started, returns the error.
 pub(crate) fn default_runtime_for_io() -> io::Result<Arc<Shared>> {
     get_or_start(|shared| !shared.reactor.is_closed())
 }
 
 fn get_or_start(is_usable: impl Fn(&Shared) -> bool) -> io::Result<Arc<Shared>> {
     loop {
-        // Ordering: acquire, partner of the releases below: who sees an entry sees what is in it.
+        // Ordering: acquire, partner of the releases in this function and in `Lent::new`: a thread
+        // that sees an entry sees what is in it.
         let current = DEFAULT.load(Acquire);
         if let Some(shared) = Entry::at(current).and_then(Entry::shared).filter(|shared| is_usable(shared)) {
             return Ok(shared);
@@ -72,17 +82,21 @@ fn get_or_start(is_usable: impl Fn(&Shared) -> bool) -> io::Result<Arc<Shared>> 
         let runtime = Builder::new().build()?;
         let shared = runtime.handle.shared.clone();
         let new = Entry::leak(Kind::Started(runtime));
-        // Ordering: release, partner of the load above. An entry is never used a second time, so what is there is what was.
+        // Ordering: release, partner of the load above. An entry is never used a second time, so an
+        // unchanged pointer means an unchanged entry.
         if DEFAULT.compare_exchange(current, new, Release, Relaxed).is_ok() {
             return Ok(shared);
         }
-        // Another thread was faster. Its runtime is the one; ours, never used, is dropped.
-        // SAFETY: it comes from a box, and nobody else has seen it.
+        // Another thread was faster: its runtime is the default one. This one was never used, and
+        // is dropped.
+        // SAFETY: the pointer comes from a box, and is freed once: the exchange failed, so no other
+        // thread has seen it.
         drop(unsafe { Box::from_raw(new) });
     }
 }
 
-/// Makes a runtime the default one, if there is none, until this is dropped.
+/// Makes a runtime the default one, if there is none, until this is dropped. Holds the entry, or
+/// null if there was another.
 pub(crate) struct Lent(*mut Entry);
 
 impl Lent {
@@ -92,7 +106,8 @@ impl Lent {
         if DEFAULT.compare_exchange(ptr::null_mut(), new, Release, Relaxed).is_ok() {
             return Self(new);
         }
-        // SAFETY: it comes from a box, and nobody else has seen it.
+        // SAFETY: the pointer comes from a box, and is freed once: the exchange failed, so no other
+        // thread has seen it.
         drop(unsafe { Box::from_raw(new) });
         Self(ptr::null_mut())
     }
@@ -101,9 +116,9 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let Some(entry) = Entry::at(self.0) else { return };
-        // Another may have taken its place. Ordering: nothing is published by it.
+        // Ordering: relaxed; this publishes nothing. It fails if another entry has taken the place.
         let _replaced = DEFAULT.compare_exchange(self.0, ptr::null_mut(), Relaxed, Relaxed);
-        // Ordering: relaxed; nobody follows the list.
+        // Ordering: relaxed; no thread follows the list.
         let _last = RETIRED.fetch_update(Relaxed, Relaxed, |last| {
             entry.next.store(last, Relaxed);
             Some(self.0)

@@ -1,11 +1,14 @@
-//! A panic that has ended the runtime: the threads in `block_on` must not wait for what will not come.
+//! A panic that has ended the runtime. Threads in `block_on` must not wait for what will not come.
 //!
-//! After [`PanicPolicy::Shutdown`](super::PanicPolicy::Shutdown) every handle still gets its result, so the futures of
-//! `block_on` are polled until all tasks are gone and all jobs have run. One that is pending even then waits for nothing
-//! that this runtime could bring about, and `block_on` panics. A poll that does not return keeps that from happening, and so
-//! does a job or a task that waits in a `block_on` itself: therefore [`GRACE`].
+//! After [`PanicPolicy::Shutdown`](super::PanicPolicy::Shutdown) every handle still gets its
+//! result, so the futures of `block_on` are polled until all tasks are gone and all jobs have run.
+//! A future that is pending even then waits for nothing that this runtime could bring about, and
+//! `block_on` panics. A poll that does not return keeps the runtime from its end, and so does a job
+//! or a task that itself waits in a `block_on`. Therefore `block_on` gives up after [`GRACE`] in
+//! any case.
 //!
-//! Only runtimes with a hook for panics have one of these; a `block_on` of any other pays nothing.
+//! Only a runtime with a panic hook has a [`Fatal`]; a `block_on` of any other runtime pays
+//! nothing.
 
 use super::{Phase, Shared};
 use crate::parker::Parker;
@@ -15,10 +18,10 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a `block_on` waits for the rest of the runtime to end.
+/// How long after the panic a `block_on` goes on waiting for the rest of the runtime to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often it looks.
+/// How often a `block_on` looks whether the runtime has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// What is known of the panic that has ended the runtime.
@@ -27,21 +30,22 @@ pub(crate) struct Fatal(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// What has panicked and when, once it has.
+    /// The task that has panicked, described, and when it did. `None` before that.
     panic: Option<(Arc<str>, Instant)>,
-    /// Threads that park in `block_on`.
+    /// The parkers of threads that park in `block_on`. Each thread adds and removes its own; the
+    /// thread that shuts down takes and unparks all.
     waiting: Vec<Arc<Parker>>,
 }
 
 impl Fatal {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs under it.
+        // No user code runs under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Shared {
-    /// Shuts down because this task has panicked.
+    /// Shuts the runtime down because the task of `meta` has panicked.
     #[cold]
     pub(crate) fn close_after_panic(self: &Arc<Self>, meta: &Meta, payload: &(dyn Any + Send)) {
         self.close();
@@ -59,7 +63,7 @@ impl Shared {
     }
 }
 
-/// A thread in `block_on`, of a runtime that a panic may end.
+/// A thread in `block_on` of a runtime that a panic may end.
 pub(crate) struct Waiter<'a> {
     shared: &'a Shared,
     fatal: &'a Fatal,
@@ -70,12 +74,13 @@ impl<'a> Waiter<'a> {
         Some(Self { shared, fatal: shared.fatal.as_ref()? })
     }
 
-    /// What to say of a future that still waits, if nothing is left of the runtime that could wake it. To be asked before a
-    /// poll: what the poll then finds missing stays missing.
+    /// Returns what to say of a future that still waits, if nothing is left of the runtime that
+    /// could wake it. To be called before a poll: what that poll finds missing will not come any
+    /// more.
     pub(crate) fn verdict(&self) -> Option<Arc<str>> {
         let (text, since) = on_behalf(|| self.fatal.lock().panic.clone())?;
-        // Ordering: the acquire in `Gate::phase` is the partner of the release in `Gate::terminate`, and the locks of the
-        // crews do the same for jobs: the poll that follows sees every result.
+        // Ordering: acquire in `Gate::phase`, partner of the release in `Gate::terminate`; for jobs
+        // the locks of the crews do the same. The poll that follows sees every result.
         let ended = self.shared.gate.phase() == Phase::Terminated
             && on_behalf(|| self.shared.crews().iter().all(|crew| crew.is_drained() && !crew.has_jobs()));
         (ended || since.elapsed() >= GRACE).then(|| {
@@ -87,10 +92,13 @@ impl<'a> Waiter<'a> {
         })
     }
 
-    /// Parks as `park` does until a panic ends the runtime, and after that until the future is woken or there is a verdict.
+    /// Parks as `park` does until a panic ends the runtime. After that, parks until the future is
+    /// woken or there is a verdict.
     pub(crate) fn park<R: Default>(&self, parker: &Arc<Parker>, park: impl FnOnce() -> R) -> R {
         let waits = on_behalf(|| {
             let mut state = self.fatal.lock();
+            // Under the lock that records a panic: one that is recorded later finds the parker in
+            // the list.
             if state.panic.is_none() {
                 state.waiting.push(parker.clone());
             }

@@ -1,4 +1,4 @@
-//! Holding a runtime from anywhere.
+//! Handles, by which a runtime is used from any thread.
 
 use super::{Shared, context};
 use crate::block_on;
@@ -14,10 +14,11 @@ use std::marker::PhantomData;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// A handle to a runtime: cheap to clone, may be sent anywhere, and does not keep the runtime running.
+/// A handle to a runtime. It is cheap to clone, may be sent to any thread, and does not keep the
+/// runtime running.
 ///
-/// Once the runtime has been shut down, what is spawned through a handle is dropped at once, and its
-/// [`JoinHandle`] yields a [cancelled](crate::task::JoinError::is_cancelled) error.
+/// Once the runtime has been shut down, a future that is spawned through a handle is dropped at
+/// once, and its [`JoinHandle`] yields a [cancelled](crate::task::JoinError::is_cancelled) error.
 ///
 /// # Examples
 ///
@@ -34,11 +35,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The current runtime of this thread.
+    /// Returns the current runtime of this thread.
     ///
     /// # Panics
     ///
-    /// Outside any runtime. See [`try_current`](Self::try_current).
+    /// Panics outside of any runtime. See [`try_current`](Self::try_current) for a variant that
+    /// does not.
     ///
     /// # Examples
     ///
@@ -55,7 +57,7 @@ impl Handle {
         )
     }
 
-    /// The current runtime of this thread, if it is in one.
+    /// Returns the current runtime of this thread, if it is in one.
     ///
     /// # Examples
     ///
@@ -71,7 +73,7 @@ impl Handle {
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -90,11 +92,12 @@ impl Handle {
         context::spawn_on(&self.shared, None, None, Location::caller(), future)
     }
 
-    /// Spawns a future as a background task; see [`giveway::spawn_background`](crate::spawn_background).
+    /// Spawns a future as a background task; see
+    /// [`giveway::spawn_background`](crate::spawn_background).
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -113,11 +116,12 @@ impl Handle {
         context::spawn_on(&self.shared, None, Some(Class::Background), Location::caller(), future)
     }
 
-    /// Spawns a future that stays on one worker's thread; see [`giveway::spawn_pinned`](crate::spawn_pinned).
+    /// Spawns a future that stays on one worker's thread; see
+    /// [`giveway::spawn_pinned`](crate::spawn_pinned).
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -137,11 +141,12 @@ impl Handle {
         crate::pinned::spawn_on(&self.shared, None, None, None, Location::caller(), f)
     }
 
-    /// Runs a function on a thread where it may block; see [`giveway::spawn_blocking`](crate::spawn_blocking).
+    /// Runs a function on a thread where it may block; see
+    /// [`giveway::spawn_blocking`](crate::spawn_blocking).
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -162,12 +167,13 @@ impl Handle {
 
     /// Runs a future on the calling thread until it is done, with this as its current runtime.
     ///
-    /// The future goes on being polled even if the runtime is shut down meanwhile; what it spawns then is cancelled. (Not for
-    /// ever, if a panic has shut it down: see [`PanicPolicy::Shutdown`](crate::PanicPolicy::Shutdown).)
+    /// The future goes on being polled even if the runtime is shut down meanwhile. What it spawns
+    /// then is cancelled. If a panic has shut the runtime down, the polls end some time later: see
+    /// [`PanicPolicy::Shutdown`](crate::PanicPolicy::Shutdown).
     ///
     /// # Panics
     ///
-    /// Where [`Runtime::block_on`](super::Runtime::block_on) does.
+    /// Panics where [`Runtime::block_on`](super::Runtime::block_on) does.
     ///
     /// # Examples
     ///
@@ -188,11 +194,13 @@ impl Handle {
 
     /// Makes this the current runtime of the calling thread until the guard is dropped.
     ///
-    /// [`giveway::spawn`](crate::spawn) goes to it, also on a worker thread of another runtime. Of several guards the
-    /// one made last counts; they may be dropped in any order.
+    /// [`giveway::spawn`](crate::spawn) then goes to this runtime, also on a worker thread of
+    /// another. Of several guards the one that was made last counts. They may be dropped in any
+    /// order.
     ///
-    /// A guard that is made in a task counts in that task alone. Only a [pinned](crate::spawn_pinned) task can hold one across
-    /// an await, and finds itself in the same runtime after it; other tasks of its thread are not concerned.
+    /// A guard that is made in a task counts in that task alone. Only a
+    /// [pinned](crate::spawn_pinned) task can hold one across an await. After the await it is in
+    /// the same runtime again. Other tasks of its thread are not affected.
     ///
     /// # Examples
     ///
@@ -208,11 +216,13 @@ impl Handle {
         EnterGuard { _entered: context::Entered::new(self.shared.clone()), handle: PhantomData }
     }
 
-    /// Says that something outside of this runtime is going to wake a task of it: a thread of yours that will send into a
-    /// channel, a callback of a C library, a task of another runtime. Until the guard is dropped the runtime is not taken
-    /// for [deadlocked](crate::Builder::detect_deadlock); where deadlocks are not looked for, it does nothing.
+    /// Says that something outside of this runtime is going to wake one of its tasks: a thread of
+    /// yours that will send into a channel, a callback of a C library, a task of another runtime.
+    /// Until the guard is dropped the runtime is not taken for
+    /// [deadlocked](crate::Builder::detect_deadlock). Where the runtime does not look for
+    /// deadlocks, the guard has no effect.
     ///
-    /// Make it before the task waits, and let whoever will do the waking keep it.
+    /// Make the guard before the task waits, and let the code that will wake the task keep it.
     ///
     /// # Examples
     ///
@@ -234,11 +244,14 @@ impl Handle {
         ExpectedWake::new(self)
     }
 
-    /// What the runtime has counted and timed since it was started; see [`metrics`](crate::metrics).
+    /// Returns what the runtime has counted and timed since it was started; see
+    /// [`metrics`](crate::metrics).
     ///
-    /// From any thread, at any time, also in a task or a hook. It hardly disturbs a worker: what it reads, each core has counted for
-    /// itself. Once the runtime has been shut down it gives the last figures, and so it does in the child of a `fork`. It takes
-    /// some microseconds, and more with many workers: a matter of seconds, not of requests.
+    /// May be called on any thread, at any time, also in a task or a hook. It hardly disturbs a
+    /// worker, because it reads what each core has counted for itself. Once the runtime has been
+    /// shut down it returns the last figures, and so it does in the child of a `fork`. It takes
+    /// some microseconds, and more with many workers: call it every few seconds, and not for each
+    /// request.
     ///
     /// # Examples
     ///
@@ -254,11 +267,13 @@ impl Handle {
         on_behalf(|| self.shared.metrics())
     }
 
-    /// What the tasks of the runtime are doing at this moment; see [`Dump`].
+    /// Returns what the tasks of the runtime are doing at this moment; see [`Dump`].
     ///
-    /// Passive: nothing is polled, nobody is stopped, and no lock is held for long, however many tasks there are. From any
-    /// thread, at any time, also in a task or a hook. Once the runtime has been shut down there are no tasks, but for those that
-    /// [`shutdown_timeout`](crate::Runtime::shutdown_timeout) had to leave behind; and none in the child of a `fork`.
+    /// It is passive: no task is polled, no thread is stopped, and no lock is held for long,
+    /// however many tasks there are. May be called on any thread, at any time, also in a task or a
+    /// hook. Once the runtime has been shut down there are no tasks, except for those that
+    /// [`shutdown_timeout`](crate::Runtime::shutdown_timeout) had to leave behind. There are none
+    /// in the child of a `fork`.
     ///
     /// # Not guaranteed
     ///
@@ -286,7 +301,7 @@ impl Handle {
         self.shared.dump()
     }
 
-    /// How many workers the runtime has.
+    /// Returns how many workers the runtime has.
     ///
     /// # Examples
     ///
@@ -312,7 +327,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// So that libraries which spawn through the `futures` traits can be given a handle.
+/// Lets libraries that spawn through the `futures` traits use a handle.
 impl futures_task::Spawn for Handle {
     #[track_caller]
     fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {

@@ -1,4 +1,4 @@
-//! What the user asked to be called for.
+//! The functions that the user has registered to be called.
 
 use crate::monitor::LongPoll;
 use crate::task::{Id, Meta, contain, drop_contained};
@@ -12,8 +12,8 @@ type ThreadHook = Arc<dyn Fn() + Send + Sync>;
 type LongPollHook = Arc<dyn Fn(&LongPoll) + Send + Sync>;
 type PanicHook = Arc<dyn Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync>;
 
-/// The user's hooks. A hook that panics is contained: its message goes to the panic hook of the process, and the
-/// runtime goes on as if it had returned.
+/// The user's hooks. A panic in a hook is contained: its message goes to the panic hook of the
+/// process, and the runtime goes on as if the hook had returned.
 #[derive(Clone)]
 pub(crate) struct Hooks {
     pub(crate) on_thread_start: Option<ThreadHook>,
@@ -48,6 +48,7 @@ impl Hooks {
         call(self.on_thread_stop.as_ref());
     }
 
+    /// Tells the user's hook, if there is one, that a task has panicked. Returns what to do next.
     pub(crate) fn task_panicked(&self, meta: &Meta, payload: &(dyn Any + Send)) -> PanicPolicy {
         let Some(hook) = &self.on_task_panic else { return PanicPolicy::Continue };
         let panic = TaskPanic { meta, payload };
@@ -76,14 +77,15 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// What to do after a task has panicked; see [`Builder::on_task_panic`](super::Builder::on_task_panic).
+/// What to do after a task has panicked. A hook returns it; see
+/// [`Builder::on_task_panic`](super::Builder::on_task_panic).
 ///
 /// # Examples
 ///
 /// ```
 /// use giveway::PanicPolicy;
 ///
-/// // A worker process that is to be restarted rather than to limp on.
+/// // This process is to be restarted rather than to go on after a bug.
 /// let runtime = giveway::Builder::new().on_task_panic(|_| PanicPolicy::Shutdown).build()?;
 /// let panicking = runtime.spawn(async { panic!("a bug") });
 /// let other = runtime.spawn(std::future::pending::<()>());
@@ -91,7 +93,7 @@ impl fmt::Debug for Hooks {
 ///     assert!(panicking.await.unwrap_err().is_panic());
 ///     assert!(other.await.unwrap_err().is_cancelled());
 /// });
-/// // Whatever else `block_on` waits for does not come any more.
+/// // Nothing else that `block_on` waits for will come.
 /// let waits = std::panic::catch_unwind(|| runtime.block_on(std::future::pending::<()>()));
 /// assert!(waits.unwrap_err().downcast_ref::<String>().unwrap().contains("a bug"));
 /// # Ok::<(), std::io::Error>(())
@@ -99,20 +101,24 @@ impl fmt::Debug for Hooks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicPolicy {
-    /// Hand the panic to the task's `JoinHandle` and go on. The default.
+    /// Gives the panic to the task's `JoinHandle` and goes on. The default.
     Continue,
-    /// Shut the runtime down: every other task is cancelled. The panic still goes to the task's `JoinHandle`.
+    /// Shuts the runtime down: every other task is cancelled. The panic still goes to the task's
+    /// `JoinHandle`.
     ///
-    /// Threads in [`block_on`](crate::Runtime::block_on) go on until every handle has its result. A future that still waits
-    /// when nothing is left of the runtime, or five seconds later if a poll or a blocking job keeps it from its end, waits for nothing that
-    /// could come: `block_on` panics, and says which task panicked, where it was spawned, and with what message. So does a
-    /// `block_on` that is called later and has to wait.
+    /// Threads in [`block_on`](crate::Runtime::block_on) go on until every handle has its result. A
+    /// future that still waits when nothing is left of the runtime waits for nothing that could
+    /// come. Then `block_on` panics, and says which task panicked, where it was spawned, and with
+    /// what message. If a poll or a blocking job keeps the runtime from its end, `block_on` panics
+    /// five seconds after the panic of the task. A `block_on` that is called later and has to wait
+    /// panics in the same way.
     Shutdown,
-    /// Abort the process.
+    /// Aborts the process.
     Abort,
 }
 
-/// A task that panicked; see [`Builder::on_task_panic`](super::Builder::on_task_panic).
+/// A task that panicked. A hook gets it; see
+/// [`Builder::on_task_panic`](super::Builder::on_task_panic).
 ///
 /// # Examples
 ///
@@ -142,38 +148,22 @@ pub struct TaskPanic<'a> {
 }
 
 impl<'a> TaskPanic<'a> {
-    /// The task's number.
-    ///
-    /// # Examples
-    ///
-    /// See [`TaskPanic`].
+    /// Returns the task's number. See [`TaskPanic`] for an example.
     pub fn id(&self) -> Id {
         self.meta.id
     }
 
-    /// The task's name, if it was given one.
-    ///
-    /// # Examples
-    ///
-    /// See [`TaskPanic`].
+    /// Returns the task's name, if it was given one. See [`TaskPanic`] for an example.
     pub fn name(&self) -> Option<&'a str> {
         self.meta.name()
     }
 
-    /// Where the task was spawned.
-    ///
-    /// # Examples
-    ///
-    /// See [`TaskPanic`].
+    /// Returns the place where the task was spawned. See [`TaskPanic`] for an example.
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.meta.location()
     }
 
-    /// What it panicked with.
-    ///
-    /// # Examples
-    ///
-    /// See [`TaskPanic`].
+    /// Returns the value that the task panicked with. See [`TaskPanic`] for an example.
     pub fn payload(&self) -> &'a (dyn Any + Send) {
         self.payload
     }

@@ -35,23 +35,25 @@ use std::time::Duration;
 ///
 /// # Dropping
 ///
-/// Dropping the runtime shuts it down: no further task is taken, every task is dropped at its next await point, each
-/// on a worker thread, and the threads are joined. A task that does not come back from a poll holds that up; see
-/// [`shutdown_timeout`](Self::shutdown_timeout). A task's destructor may do whatever it likes: wake, spawn (the new
-/// future is dropped at once), drop other handles.
+/// Dropping the runtime shuts it down: no further task is accepted, every task is dropped at its
+/// next await point, each on a worker thread, and the threads are joined. A task that does not
+/// return from a poll delays that; see [`shutdown_timeout`](Self::shutdown_timeout). A task's
+/// destructor may do anything: wake, spawn (the new future is dropped at once), drop other handles.
 ///
-/// [Blocking jobs](crate::spawn_blocking) that were accepted run, also those that wait for a thread, and are waited for:
-/// `spawn_blocking(flush)` right before the drop is safe. What they spawn meanwhile is cancelled, tasks and jobs alike.
+/// [Blocking jobs](crate::spawn_blocking) that were accepted run, also those that wait for a
+/// thread. The drop waits for them, so `spawn_blocking(flush)` right before it is safe. The tasks
+/// and jobs that they spawn meanwhile are cancelled.
 ///
 /// To let tasks finish instead, join them first.
 ///
-/// A drop that has to wait says for what, on standard error and, with the feature `tracing`, as an event: which task, where
-/// it was spawned, how long it has been in one poll, in a destructor or in a blocking job. At first after a second, and then
-/// again after pauses that grow.
+/// A drop that has to wait says for what, on standard error and, with the feature `tracing`, as an
+/// event: which task, where it was spawned, how long it has been in one poll, in a destructor or in
+/// a blocking job. It says so first after a second, and then again after pauses that grow.
 ///
-/// Dropped by one of its own workers (a task owned the last reference), it does not wait for the threads: they finish
-/// by themselves. Dropped in async code that *another* runtime runs, it blocks that thread until they have; tokio
-/// panics there. Use [`shutdown_background`](Self::shutdown_background).
+/// A runtime that is dropped by one of its own workers (a task owned the last reference) does not
+/// wait for the threads: they finish by themselves. A drop in async code that *another* runtime
+/// runs blocks that thread until they have finished; tokio panics there. Use
+/// [`shutdown_background`](Self::shutdown_background) instead.
 ///
 /// # Examples
 ///
@@ -67,16 +69,16 @@ use std::time::Duration;
 /// ```
 pub struct Runtime {
     handle: Handle,
-    // The workers' threads and the monitor's. None once it was shut down.
+    /// The handles of the workers and of the monitor. `None` once the runtime was shut down.
     threads: Option<Vec<thread::JoinHandle<()>>>,
 }
 
 impl Runtime {
-    /// A runtime with the default settings: `Builder::new().build()`.
+    /// Starts a runtime with the default settings: `Builder::new().build()`.
     ///
     /// # Errors
     ///
-    /// See [`Builder::build`].
+    /// Those of [`Builder::build`].
     ///
     /// # Examples
     ///
@@ -88,13 +90,17 @@ impl Runtime {
         Builder::new().build()
     }
 
-    /// Runs a future on the calling thread until it is done; its tasks run on the workers meanwhile.
+    /// Runs a future on the calling thread until it is done. Its tasks run on the workers
+    /// meanwhile.
     ///
     /// # Panics
     ///
-    /// Panics if the future does; in the child of a `fork`; on a worker thread outside of a task: in a thread hook, in a
-    /// waker that the worker wakes, in a destructor while its runtime is being shut down; and if it waits, or would, after a
-    /// panic has ended the runtime ([`PanicPolicy::Shutdown`]).
+    /// Panics if the future panics, and
+    ///
+    /// - in the child of a `fork`;
+    /// - on a worker thread outside of a task: in a thread hook, in a waker that the worker wakes,
+    ///   in a destructor while its runtime is being shut down;
+    /// - if the future is pending after a panic has ended the runtime ([`PanicPolicy::Shutdown`]).
     ///
     /// # Examples
     ///
@@ -112,7 +118,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -131,11 +137,12 @@ impl Runtime {
         context::spawn_on(&self.handle.shared, None, None, Location::caller(), future)
     }
 
-    /// Spawns a future as a background task; see [`giveway::spawn_background`](crate::spawn_background).
+    /// Spawns a future as a background task; see
+    /// [`giveway::spawn_background`](crate::spawn_background).
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -154,11 +161,12 @@ impl Runtime {
         context::spawn_on(&self.handle.shared, None, Some(Class::Background), Location::caller(), future)
     }
 
-    /// Spawns a future that stays on one worker's thread; see [`giveway::spawn_pinned`](crate::spawn_pinned).
+    /// Spawns a future that stays on one worker's thread; see
+    /// [`giveway::spawn_pinned`](crate::spawn_pinned).
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -178,11 +186,12 @@ impl Runtime {
         crate::pinned::spawn_on(&self.handle.shared, None, None, None, Location::caller(), f)
     }
 
-    /// Runs a function on a thread where it may block; see [`giveway::spawn_blocking`](crate::spawn_blocking).
+    /// Runs a function on a thread where it may block; see
+    /// [`giveway::spawn_blocking`](crate::spawn_blocking).
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -201,7 +210,8 @@ impl Runtime {
         crate::blocking::spawn_on(&self.handle.shared, None, None, Location::caller(), f)
     }
 
-    /// What the runtime has counted and timed since it was started; see [`Handle::metrics`].
+    /// Returns what the runtime has counted and timed since it was started; see
+    /// [`Handle::metrics`].
     ///
     /// # Examples
     ///
@@ -214,7 +224,7 @@ impl Runtime {
         self.handle.metrics()
     }
 
-    /// What the tasks of the runtime are doing at this moment; see [`Handle::dump`].
+    /// Returns what the tasks of the runtime are doing at this moment; see [`Handle::dump`].
     ///
     /// # Examples
     ///
@@ -227,7 +237,7 @@ impl Runtime {
         self.handle.dump()
     }
 
-    /// A handle to the runtime, to be cloned and sent about.
+    /// Returns a handle to the runtime, which may be cloned and sent to other threads.
     ///
     /// # Examples
     ///
@@ -255,21 +265,24 @@ impl Runtime {
         self.handle.enter()
     }
 
-    /// Shuts down, and waits for at most `timeout`. Returns what was stuck by then.
+    /// Shuts down and waits for at most `timeout`. Returns what was stuck by then.
     ///
-    /// Tasks are not given the time to finish: each is dropped at its next await point. To let them finish, join them
-    /// first. The time is for polls and destructors that do not return.
+    /// Tasks do not get the time to finish: each is dropped at its next await point. To let them
+    /// finish, join them first. The time is for polls and destructors that do not return.
     ///
-    /// What is stuck is a task that has not returned from its poll, or a destructor that has not returned. Its thread
-    /// is left to itself: when the poll returns, the task is dropped and the thread ends. Tasks that merely wait are
-    /// dropped on a worker. If every worker is held up when the time is over, the calling thread drops them, and a
-    /// destructor that blocks then blocks it; as does a thread-local one of a worker's thread.
+    /// A task is stuck if its poll or its destructor has not returned. Its thread is left to
+    /// itself: when the poll returns, the task is dropped and the thread ends. Tasks that merely
+    /// wait are dropped on a worker. If every worker is held up when the time is over, the calling
+    /// thread drops them; then a destructor that blocks also blocks the calling thread. So does the
+    /// destructor of a thread-local of a worker's thread.
     ///
-    /// [Blocking jobs](crate::spawn_blocking) run meanwhile. When the time is over, those that a thread has taken are left
-    /// to themselves, also if it is only about to begin, and those that still wait for a thread are cancelled. The report
-    /// names both, and [`StuckTask::has_started`] tells them apart.
+    /// [Blocking jobs](crate::spawn_blocking) run meanwhile. When the time is over, a job that a
+    /// thread has taken is left to itself, even if the thread is only about to begin it. A job that
+    /// still waits for a thread is cancelled. The report names both, and [`StuckTask::has_started`]
+    /// tells them apart.
     ///
-    /// On one of the runtime's own workers it does not wait, and its report names at least the calling task.
+    /// On one of the runtime's own workers this function does not wait, and its report names at
+    /// least the calling task.
     ///
     /// # Examples
     ///
@@ -287,11 +300,11 @@ impl Runtime {
         shutdown::with_timeout(&self.handle.shared, threads, timeout)
     }
 
-    /// Shuts down without waiting for anything. The threads finish by themselves; no destructor runs here, unless the OS
-    /// refuses a thread.
+    /// Shuts down without waiting. The threads finish by themselves. No destructor runs on the
+    /// calling thread, unless the OS refuses a thread.
     ///
-    /// [Blocking jobs](crate::spawn_blocking) that have a thread run to their end, as long as the process does; those that
-    /// wait for one are cancelled.
+    /// [Blocking jobs](crate::spawn_blocking) that have a thread run to their end, as long as the
+    /// process does. Jobs that wait for a thread are cancelled.
     ///
     /// # Examples
     ///
@@ -306,7 +319,8 @@ impl Runtime {
     }
 }
 
-// What is behind them is locks, atomics and rules of our own, none of which a panic in user code can leave half-done.
+// All that is behind a `Runtime` is locks, atomics and rules of this crate. A panic in user code
+// can leave none of them half-done.
 impl UnwindSafe for Runtime {}
 impl RefUnwindSafe for Runtime {}
 
@@ -326,23 +340,31 @@ impl fmt::Debug for Runtime {
 
 /// Runs a future on the calling thread until it is done.
 ///
-/// Inside a runtime (one that the thread has [entered](Handle::enter), or whose `block_on` is further up the stack)
-/// that one serves the future; anywhere else the default runtime does. That is the one of a function with the attribute
-/// `giveway::main`, as long as one runs; otherwise one that is started at first use and lives as long as the process, with as
-/// many workers as the process may use CPUs (cgroup limits and affinity count), or `GIVEWAY_WORKERS`. The latter is never shut
-/// down: tasks that are there when `main` returns are not dropped, and blocking jobs end with the process. If they matter, use
-/// the attribute, or a [`Runtime`].
+/// Inside of a runtime (one that the thread has [entered](Handle::enter), or whose `block_on` is
+/// further up the stack) that runtime serves the future. Anywhere else the default runtime does:
+/// the runtime of a function with the attribute `giveway::main`, as long as one runs, and otherwise
+/// one that is started at first use and lives as long as the process.
 ///
-/// Unlike tokio's, it may be nested, also inside of a task; the outer future makes no progress meanwhile. On a worker
-/// thread the tasks that are queued behind go on elsewhere as soon as the inner future has to wait, as with
-/// [`block_in_place`](crate::block_in_place). It costs a thread for as long as it waits: use `.await` where you can. In a
-/// [pinned](crate::spawn_pinned) task it must not wait for another of the same worker, which nobody else may run.
+/// The latter has as many workers as `GIVEWAY_WORKERS` says, or as the process may use CPUs (cgroup
+/// limits and affinity count). It is never shut down: tasks that are there when `main` returns are
+/// not dropped, and blocking jobs end with the process. If they matter, use the attribute, or a
+/// [`Runtime`].
+///
+/// Unlike tokio's, this function may be nested, also inside of a task. The outer future makes no
+/// progress meanwhile. On a worker thread the tasks that are queued behind go on elsewhere as soon
+/// as the inner future has to wait, as with [`block_in_place`](crate::block_in_place). That costs a
+/// thread for as long as it waits: use `.await` where you can. In a [pinned](crate::spawn_pinned)
+/// task it must not wait for another task of the same worker, which no other worker may run.
 ///
 /// # Panics
 ///
-/// Panics if the future does; in the child of a `fork`; if the default runtime cannot be started; on a worker thread outside
-/// of a task: in a thread hook, in a waker that the worker wakes, in a destructor while its runtime is being shut down; and if
-/// it waits, or would, after a panic has ended the runtime ([`PanicPolicy::Shutdown`]).
+/// Panics if the future panics, and
+///
+/// - in the child of a `fork`;
+/// - if the default runtime cannot be started;
+/// - on a worker thread outside of a task: in a thread hook, in a waker that the worker wakes, in a
+///   destructor while its runtime is being shut down;
+/// - if the future is pending after a panic has ended the runtime ([`PanicPolicy::Shutdown`]).
 ///
 /// # Examples
 ///

@@ -8,10 +8,11 @@ use std::fmt;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-/// The text of a report names at most this many tasks.
+/// The most tasks that the text of a report names.
 const MOST: usize = 100;
 
-/// What was left when a shutdown ran out of time; see [`Runtime::shutdown_timeout`](super::Runtime::shutdown_timeout).
+/// What was left when a shutdown ran out of time; see
+/// [`Runtime::shutdown_timeout`](super::Runtime::shutdown_timeout).
 ///
 /// # Examples
 ///
@@ -54,7 +55,8 @@ impl ShutdownReport {
         Self { threads: 0, tasks: Vec::new() }
     }
 
-    /// `workers` have not ended; nor has what the crews have left. The shutdown began at `since`.
+    /// Reports that `workers` have not ended, and what the crews have left. The shutdown began at
+    /// `since`.
     pub(super) fn new(shared: &Shared, workers: &[usize], left: [Left; CREWS], since: Instant) -> Self {
         let running = workers.iter().filter_map(|&worker| StuckTask::on_worker(shared, worker, since));
         let mut tasks: Vec<_> = running.collect();
@@ -72,7 +74,7 @@ impl ShutdownReport {
             }));
             not_started.extend(left.waiting.into_iter().map(|work| StuckTask::new(work, Place::NotStarted)));
         }
-        // A job knows its own, and is not registered.
+        // A job has its name, and is not registered. For a task only the registry has it.
         for task in tasks.iter_mut().filter(|task| task.name.is_none()) {
             task.name = shared.registry.name_of(task.id);
         }
@@ -80,31 +82,22 @@ impl ShutdownReport {
         Self { threads, tasks }
     }
 
-    /// Whether everything came to its end in time: every thread has ended, and every [blocking job](crate::spawn_blocking)
-    /// that was accepted has run.
-    ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns whether everything came to its end in time: every thread has ended, and every
+    /// [blocking job](crate::spawn_blocking) that was accepted has run. See [`ShutdownReport`] for
+    /// an example.
     pub fn is_clean(&self) -> bool {
         self.threads == 0 && self.tasks.is_empty()
     }
 
-    /// How many threads had not ended. More than there are stuck tasks if some were in a hook.
-    ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns how many threads had not ended. These are more than the stuck tasks if some threads
+    /// were in a hook. See [`ShutdownReport`] for an example.
     pub fn stuck_threads(&self) -> usize {
         self.threads
     }
 
-    /// The tasks that had not returned from a poll or a destructor, the [blocking jobs](crate::spawn_blocking) that had not
-    /// ended, and those that had not started and are cancelled.
-    ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns the tasks that had not returned from a poll or a destructor, the
+    /// [blocking jobs](crate::spawn_blocking) that had not ended, and those that had not started
+    /// and are cancelled. See [`ShutdownReport`] for an example.
     pub fn stuck_tasks(&self) -> &[StuckTask] {
         &self.tasks
     }
@@ -127,14 +120,15 @@ impl fmt::Display for ShutdownReport {
     }
 }
 
-/// A task or blocking job that held up a shutdown, or that the shutdown gave up on. An example is at [`ShutdownReport`].
+/// A task or blocking job that held up a shutdown, or that the shutdown gave up on. See
+/// [`ShutdownReport`] for an example.
 #[derive(Debug, Clone)]
 pub struct StuckTask {
     id: Id,
     name: Option<String>,
     spawned_at: &'static Location<'static>,
     place: Place,
-    // For how long it has been there, at least.
+    /// How long it has been there, at least.
     length: Duration,
 }
 
@@ -144,12 +138,13 @@ enum Place {
     Worker(usize),
     /// In its destructor.
     Destructor(usize),
-    /// In `block_in_place`, its worker's place taken by another.
+    /// In `block_in_place`, while another thread has its worker's place.
     Nowhere,
     /// In a poll on a lowered thread.
     Lowered,
+    /// A blocking job that a thread has taken.
     Job,
-    /// A job that no thread has come to.
+    /// A blocking job that no thread has taken.
     NotStarted,
 }
 
@@ -158,7 +153,8 @@ impl StuckTask {
         Self { id, name, spawned_at, place, length: since.map_or(Duration::ZERO, |since| since.elapsed()) }
     }
 
-    /// What a worker is in that does not come to its end, since `closed` at the latest.
+    /// Returns what a worker that has not ended is in. It has been in there at least since
+    /// `closed`.
     fn on_worker(shared: &Shared, worker: usize, closed: Instant) -> Option<Self> {
         let post = &shared.posts[worker];
         let (id, spawned_at) = post.running()?;
@@ -173,41 +169,28 @@ impl StuckTask {
         Some(Self { id, name: None, spawned_at, place, length })
     }
 
-    /// The task's number.
-    ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns the task's number. See [`ShutdownReport`] for an example.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// The task's name, if it was given one.
-    ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns the task's name, if it was given one. See [`ShutdownReport`] for an example.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Where the task was spawned.
-    ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns the place where the task was spawned. See [`ShutdownReport`] for an example.
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.spawned_at
     }
 
-    /// The number of the worker that it keeps; from [`Handle::workers`](crate::Handle::workers) on a
-    /// [spare one](crate::Builder::max_spare_workers). None for a blocking job, for a task that blocks
-    /// [in place](crate::block_in_place) without keeping a worker, and for one that is
-    /// [preemptible](crate::task::Builder::preemptible).
+    /// Returns the number of the worker that it keeps. The numbers of
+    /// [spare workers](crate::Builder::max_spare_workers) begin at
+    /// [`Handle::workers`](crate::Handle::workers).
     ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns `None` for a blocking job, for a task that blocks [in place](crate::block_in_place)
+    /// without keeping a worker, and for a task that is
+    /// [preemptible](crate::task::Builder::preemptible). See [`ShutdownReport`] for an example.
     pub fn worker(&self) -> Option<usize> {
         match self.place {
             Place::Worker(worker) | Place::Destructor(worker) => Some(worker),
@@ -215,17 +198,14 @@ impl StuckTask {
         }
     }
 
-    /// Whether it is a [blocking job](crate::spawn_blocking).
-    ///
-    /// # Examples
-    ///
-    /// See [`ShutdownReport`].
+    /// Returns whether it is a [blocking job](crate::spawn_blocking). See [`ShutdownReport`] for an
+    /// example.
     pub fn is_blocking_job(&self) -> bool {
         matches!(self.place, Place::Job | Place::NotStarted)
     }
 
-    /// Whether it has started, and goes on after the shutdown has given up on it. A [blocking job](crate::spawn_blocking) that
-    /// has not is cancelled: it never runs.
+    /// Returns whether it has started, and goes on after the shutdown has given up on it. A
+    /// [blocking job](crate::spawn_blocking) that has not started is cancelled: it never runs.
     ///
     /// # Examples
     ///
@@ -264,7 +244,7 @@ impl fmt::Display for StuckTask {
     }
 }
 
-/// A duration for people: whole seconds, or milliseconds if it is less than one.
+/// Shows a duration for people: in whole seconds, or in milliseconds if it is less than one second.
 pub(super) struct Rounded(pub(super) Duration);
 
 impl fmt::Display for Rounded {

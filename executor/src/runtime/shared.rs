@@ -26,12 +26,14 @@ pub(crate) const CREWS: usize = 3;
 
 /// What the threads of one runtime share.
 ///
-/// Counted by the user's handles and by each thread of the runtime, never by a task: a spawn or a wake-up would then
-/// write a line that all cores share. Why it is alive when a waker reaches for it is argued at `worker::schedule`.
+/// It is counted by the user's handles and by each thread of the runtime. A task does not count it:
+/// otherwise a spawn or a wake-up would write a cache line that all cores share. `worker::schedule`
+/// argues why it is alive when a waker reaches for it.
 pub(crate) struct Shared {
     pub(crate) scheduler: Scheduler<Runnable>,
+    /// How many cores are always in use. The spare ones come after them.
     workers: usize,
-    /// Of the workers first, then of the spare cores.
+    /// The posts of the workers first, then those of the spare cores.
     pub(crate) posts: Box<[CachePadded<Post>]>,
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
@@ -40,68 +42,87 @@ pub(crate) struct Shared {
     pub(crate) door: Door,
     pub(crate) meter: Meter,
     pub(crate) elastic: Elastic,
+    /// The threads for foreground blocking jobs, and those that stand in for workers.
     pub(crate) crew: Crew,
+    /// The lowered threads for background blocking jobs.
     background_crew: Crew,
+    /// The lowered threads for polls.
     lowered_crew: Crew,
-    /// Whether background polls that do not return in time are left to lowered threads: as the user wishes.
+    /// Whether background polls that do not return in time are left to lowered threads. Set by the
+    /// builder.
     pub(crate) preempts_background: bool,
-    // The OS has refused to lower a thread.
+    /// Whether the OS has refused to lower a thread. Set once, by that thread.
     lowering_refused: AtomicBool,
     /// Takes locks on behalf of lowered threads.
     pub(crate) proxy: Proxy,
-    // The private halves of the cores: each belongs to whoever holds the core.
+    /// The private halves of the cores. Only the thread that holds a core touches its half.
     locals: Box<[CachePadded<Private>]>,
-    /// If deadlocks are looked for.
+    /// Present if the runtime looks for deadlocks.
     pub(crate) deadlocks: Option<Watch>,
-    /// If a panic may end the runtime.
+    /// Present if a panic may end the runtime.
     pub(crate) fatal: Option<Fatal>,
     pub(crate) hooks: Hooks,
     pub(crate) birth: Birth,
-    /// Which runtime of the process this is. Wraps after a quarter of a million.
+    /// The number of this runtime within the process. Wraps after a quarter of a million.
     pub(crate) number: u64,
 }
 
 /// The private half of a core.
 struct Private(Local<Runnable>);
 
-// SAFETY: only the thread that holds the core touches it (`Worker::core`), and a core passes from one thread to the next
-// by a release and an acquire (`blocking/lease.rs`, or the start of a thread).
+// SAFETY: shared access from several threads needs that they do not touch the value at the same
+// time. Only the thread that holds the core touches it (`Worker::core`), and a core passes from one
+// thread to the next by a release and an acquire (`blocking/lease.rs`, or the start of a thread).
 unsafe impl Sync for Private {}
 
-/// A worker's place: where it parks, what it is doing, and who holds its core.
+/// A worker's place: where it parks, what it is doing, and which thread holds its core.
 pub(crate) struct Post {
+    /// Where the thread that holds the core parks.
     pub(crate) parker: Parker,
+    /// Whether the core is held, or on loan to the thread that takes it first.
     pub(crate) lease: Lease,
+    /// Whether the home thread, or the monitor for a spare core, wants the core back.
     pub(crate) recall: Recall,
-    /// Where the home thread waits for its core.
+    /// Where the home thread waits for its core, and at its end for its last pinned tasks.
     pub(crate) home: Parker,
-    /// How many tasks are pinned to it.
+    /// How many tasks are pinned to this core. Raised by spawns, lowered when a future is dropped;
+    /// the home thread waits for zero before it ends.
     pub(crate) pinned: AtomicUsize,
-    // Twice the number of the task being polled, and one more if it is of the background, zero if none, with `LEARNS` if its
-    // place is one to learn of (`monitor/overruns.md`), with `DROPPED` if it is not polled but dropped; and where it was spawned. Two plain words, written by the worker at each poll and read for
-    // reports, which tolerate a mixture of one task and the next.
+    /// What the worker is in: twice the id of the task, and one more if it is a background task, or
+    /// zero for none. With `LEARNS` if the place of the task is one to learn of
+    /// (`monitor/overruns.md`). With `DROPPED` if the task is not polled but dropped. Written by
+    /// the worker at each poll, read for reports. Those tolerate a mixture of one task and the
+    /// next, so this and `spawned_at` are two plain words.
     running: AtomicU64,
+    /// Where that task was spawned. Written and read like `running`.
     spawned_at: AtomicPtr<Location<'static>>,
-    // How many polls there were, and how many of them of a task from the slot. Written by the worker.
+    /// How many polls there were. Written by the core's holder.
     polls: AtomicU64,
+    /// How many of the polls were of a task from the slot. Written by the core's holder.
     hand_offs: AtomicU64,
-    // The poll whose end the monitor wants to know, by its tick; and when that was, zero until then.
+    /// The tick of the poll whose end the monitor wants to know, or zero. Written by the monitor,
+    /// cleared by the worker when that poll has ended.
     watched: AtomicU32,
+    /// When that poll ended, or zero. Written by the worker, taken by the monitor.
     ended_at: AtomicU64,
-    // The poll that the monitor has seen last, by its tick, and when it first saw it. Written by the monitor.
+    /// The tick of the poll that the monitor has seen last. Written by the monitor.
     seen: AtomicU32,
+    /// When the monitor first saw that poll. Written by the monitor.
     seen_at: AtomicU64,
-    // The poll, by its tick, of which nothing is known yet, or zero: the monitor watches it. Written by the worker.
+    /// The tick of a poll of which nothing is known yet, or zero. The monitor watches that poll.
+    /// Written by the worker.
     unproven: AtomicU32,
-    // The poll, by its tick, that was overrun last. Written by the monitor.
+    /// The tick of the poll that was overrun last. Written by the monitor.
     overrun: AtomicU32,
+    /// Whether the thread of an overrun poll steps aside, and how to undo that.
     aside: Aside,
-    // The thread that holds the core, as the OS calls it.
+    /// The number by which the OS knows the thread that holds the core. Written by that thread.
     thread: AtomicI32,
 }
 
-/// Of `Post::running`: beyond every number of a task.
+/// In `Post::running`: the task is dropped, not polled. The bit is beyond every id of a task.
 const DROPPED: u64 = 1 << 63;
+/// In `Post::running`: the monitor may learn of the task's place. The bit is beyond every id.
 const LEARNS: u64 = 1 << 62;
 
 impl Post {
@@ -127,97 +148,101 @@ impl Post {
         }
     }
 
+    /// Publishes that the worker begins to poll the task.
     #[inline]
     pub(crate) fn begin(&self, meta: &Meta, background: bool) {
-        // Ordering: relaxed, both. The location points to static data, so nothing has to be published with it.
+        // Ordering: relaxed, both; reports read them and tolerate a mixture. The location is static
+        // data, so nothing has to be published with the pointer.
         let class = if background && meta.may_be_lowered() { LEARNS | 1 } else { u64::from(background) };
         self.running.store(meta.id.get() << 1 | class, Relaxed);
         self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
     }
 
-    /// The worker drops a task at the end of the runtime.
+    /// Publishes that the worker drops the task, at the end of the runtime.
     pub(crate) fn begin_drop(&self, meta: &Meta) {
         self.begin(meta, meta.is_background());
         self.running.store(self.running.load(Relaxed) | DROPPED, Relaxed);
     }
 
-    /// The worker makes a poll.
+    /// Counts a poll.
     #[inline]
     pub(crate) fn count_poll(&self) {
-        // Ordering: relaxed, here and below: one thread at a time writes, and others look.
+        // Ordering: relaxed, here and below: one thread at a time writes, and the others only take
+        // snapshots.
         self.polls.store(self.polls.load(Relaxed) + 1, Relaxed);
     }
 
-    /// The task that is about to be polled was in the slot.
+    /// Counts that the task of the next poll was in the slot.
     #[inline]
     pub(crate) fn count_hand_off(&self) {
         self.hand_offs.store(self.hand_offs.load(Relaxed) + 1, Relaxed);
     }
 
-    /// How many polls there were, and how many of them of a task from the slot.
+    /// Returns how many polls there were, and how many of them were of a task from the slot.
     pub(crate) fn polls(&self) -> (u64, u64) {
         (self.polls.load(Relaxed), self.hand_offs.load(Relaxed))
     }
 
+    /// Publishes that the worker is in no task.
     #[inline]
     pub(crate) fn end(&self) {
         self.running.store(0, Relaxed);
     }
 
-    /// Whether the monitor wants to know when this poll has ended.
+    /// Returns whether the monitor wants to know when this poll has ended.
     #[inline]
     pub(crate) fn is_watched(&self, tick: u32) -> bool {
-        // Ordering: relaxed, here and below: what is missed is told a little less exactly.
+        // Ordering: relaxed, here and below: if a store is missed, a report is a little less exact.
         self.watched.load(Relaxed) == tick
     }
 
-    /// The watched poll has ended.
+    /// Tells the monitor that the watched poll has ended.
     #[cold]
     pub(crate) fn tell_end(&self, now: u64) {
         self.watched.store(0, Relaxed);
         self.ended_at.store(now, Relaxed);
     }
 
-    /// The monitor wants to know when this poll ends.
+    /// Asks the worker to tell when this poll ends. The monitor calls it.
     pub(crate) fn watch_end(&self, tick: u32) {
         self.ended_at.store(0, Relaxed);
         self.watched.store(tick, Relaxed);
     }
 
-    /// When the watched poll has ended, if it told.
+    /// Takes the time when the watched poll ended, if the worker has told it.
     pub(crate) fn take_end(&self) -> Option<u64> {
         Some(self.ended_at.swap(0, Relaxed)).filter(|&at| at != 0)
     }
 
-    /// The monitor sees a poll for the first time.
+    /// Notes that the monitor sees a poll for the first time.
     pub(crate) fn first_seen(&self, tick: u32, now: u64) {
-        // Ordering: relaxed, here and below: what is missed is told a little less exactly.
+        // Ordering: relaxed, here and below: if a store is missed, a report is a little less exact.
         self.seen.store(tick, Relaxed);
         self.seen_at.store(now, Relaxed);
     }
 
-    /// The worker is about to begin a poll of which nothing is known yet.
+    /// Publishes that the worker is about to begin a poll of which nothing is known yet.
     pub(crate) fn begin_unproven(&self, tick: u32) {
         self.unproven.store(tick, Relaxed);
     }
 
-    /// That poll is over.
+    /// Publishes that that poll is over.
     pub(crate) fn end_unproven(&self) {
         self.unproven.store(0, Relaxed);
     }
 
-    /// Whether nothing is known of a poll that goes on, or is about to begin.
+    /// Returns whether nothing is known of a poll that goes on or is about to begin.
     pub(crate) fn has_unproven(&self) -> bool {
         self.unproven.load(Relaxed) != 0
     }
 
-    /// Whether nothing was known of this poll when it began.
+    /// Returns whether nothing was known of this poll when it began.
     pub(crate) fn is_unproven(&self, tick: u32) -> bool {
         tick != 0 && self.unproven.load(Relaxed) == tick
     }
 
-    /// Has the thread that holds the core step aside for others up to the end of the poll with this tick, or to
-    /// [`Self::step_back`]. The monitor's to call.
+    /// Makes the thread that holds the core step aside for others until the end of the poll with
+    /// this tick, or until [`Self::step_back`]. The monitor calls it.
     pub(crate) fn step_aside(&self, tick: u32) {
         self.overrun.store(tick, Relaxed);
         if self.aside.set(|| os::step_aside(self.thread())) {
@@ -225,75 +250,78 @@ impl Post {
         }
     }
 
-    /// Has the thread step back that has stepped aside, if one has.
+    /// Makes the thread that has stepped aside, if there is one, step back.
     pub(crate) fn step_back(&self) {
         self.aside.take(os::step_back);
     }
 
-    /// Whether the poll with this tick is overrun.
+    /// Returns whether the poll with this tick is overrun.
     pub(crate) fn is_overrun(&self, tick: u32) -> bool {
         self.is_running() && self.overrun.load(Relaxed) == tick
     }
 
-    /// Since when this poll has gone on, if the monitor has seen it.
+    /// Returns the time since which this poll has gone on, if the monitor has seen it.
     pub(crate) fn seen_since(&self, tick: u32) -> Option<u64> {
         (self.seen.load(Relaxed) == tick).then(|| self.seen_at.load(Relaxed))
     }
 
-    /// Whether the task that is running is being dropped, and not polled.
+    /// Returns whether the running task is being dropped, and not polled.
     pub(crate) fn is_dropping(&self) -> bool {
         self.running.load(Relaxed) & DROPPED != 0
     }
 
-    /// The calling thread holds the core.
+    /// Makes the calling thread the one that holds the core.
     pub(crate) fn bind(&self) {
         self.parker.bind();
         self.thread.store(os::this_thread(), Relaxed);
     }
 
-    /// The thread that holds the core, as the OS calls it.
+    /// Returns the number by which the OS knows the thread that holds the core.
     pub(crate) fn thread(&self) -> i32 {
         self.thread.load(Relaxed)
     }
 
-    /// How long the thread that holds the core has waited for a CPU since it was started, as far as the OS tells: not what it
-    /// waits for one now.
+    /// Returns how long the thread that holds the core has waited for a CPU since it was started,
+    /// as far as the OS tells. A wait that goes on now does not count.
     pub(crate) fn starved(&self) -> Duration {
         os::starved(self.thread()).unwrap_or(Duration::ZERO)
     }
 
-    /// How long the thread that holds the core has had a CPU, up to now, if the OS tells.
+    /// Returns how long the thread that holds the core has had a CPU until now, if the OS tells.
     pub(crate) fn had_cpu(&self) -> Option<Duration> {
         os::had_cpu(self.thread())
     }
 
-    /// Whether the thread that holds the core has a CPU or waits for one, if the OS tells.
+    /// Returns whether the thread that holds the core has a CPU or waits for one, if the OS tells.
     pub(crate) fn wants_cpu(&self) -> Option<bool> {
         os::wants_cpu(self.thread())
     }
 
-    /// Whether a task is running.
+    /// Returns whether a task is running.
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(Relaxed) != 0
     }
 
-    /// Where the background task was spawned that was being polled a moment ago, if that is a place to learn of.
+    /// Returns where the background task that was being polled a moment ago was spawned, if that is
+    /// a place to learn of.
     pub(crate) fn learns_of(&self) -> Option<&'static Location<'static>> {
         let learns = self.running.load(Relaxed) & (DROPPED | LEARNS) == LEARNS;
         if learns { self.running().map(|(_, location)| location) } else { None }
     }
 
-    /// The task that was running a moment ago, and where it was spawned.
+    /// Returns the task that was running a moment ago, and where it was spawned.
     pub(crate) fn running(&self) -> Option<(Id, &'static Location<'static>)> {
         self.running_class().map(|(id, _, location)| (id, location))
     }
 
-    /// The same with its class.
+    /// Returns the task that was running a moment ago, its class, and where it was spawned.
     pub(crate) fn running_class(&self) -> Option<(Id, Class, &'static Location<'static>)> {
         let running = self.running.load(Relaxed);
         let class = if running & 1 == 1 { Class::Background } else { Class::Foreground };
         let id = Id::from_raw((running & !(DROPPED | LEARNS)) >> 1)?;
-        // SAFETY: null, or a `&'static Location` stored by `begin`; a task whose id was seen has stored one.
+        // SAFETY: the pointer is null, or comes from a `&'static Location` that `begin` stored: it
+        // is valid for ever, and nothing writes through it. It may be that of another task than the
+        // id; both are only for reports.
         let location = unsafe { self.spawned_at.load(Relaxed).as_ref() }?;
         Some((id, class, location))
     }
@@ -333,17 +361,17 @@ impl Shared {
             fatal: hooks.on_task_panic.is_some().then(Fatal::default),
             hooks,
             birth: Birth::here(),
-            // Ordering: relaxed; all that matters is that it is nobody else's.
+            // Ordering: relaxed; all that matters is that no two runtimes get the same number.
             number: NUMBER.fetch_add(1, Relaxed) % (1 << 18),
         })
     }
 
-    /// The private half of a core. To be touched by whoever holds it.
+    /// Returns the private half of a core. Only the thread that holds the core may touch it.
     pub(crate) fn local(&self, core: usize) -> *const Local<Runnable> {
         &self.locals[core].0
     }
 
-    /// The threads of a kind.
+    /// Returns the crew of this kind.
     pub(crate) fn crew_of(&self, kind: Kind) -> &Crew {
         match kind {
             Kind::Blocking => &self.crew,
@@ -356,10 +384,11 @@ impl Shared {
         [Kind::Blocking, Kind::Background, Kind::Lowered].map(|kind| self.crew_of(kind))
     }
 
-    /// The OS refuses to lower a thread of this runtime. Says so, once.
+    /// Notes that the OS refuses to lower a thread of this runtime. The first call says so on
+    /// standard error.
     #[cold]
     pub(crate) fn lowering_refused(&self, error: &io::Error) {
-        // Ordering: relaxed, here and below: a flag that is set once, and says nothing of anything else.
+        // Ordering: relaxed, here and below: the flag is set once, and publishes nothing.
         if !self.lowering_refused.swap(true, Relaxed) {
             eprintln!(
                 "giveway: the system refuses to lower the priority of a thread ({error}); background work without yield \
@@ -368,21 +397,21 @@ impl Shared {
         }
     }
 
-    /// Whether the OS has refused to lower a thread.
+    /// Returns whether the OS has refused to lower a thread.
     pub(crate) fn is_lowering_refused(&self) -> bool {
         self.lowering_refused.load(Relaxed)
     }
 
-    /// Queues a task that is polled on lowered threads.
+    /// Queues a task for the lowered threads.
     #[cold]
     pub(crate) fn push_lowered(self: &Arc<Self>, runnable: Runnable) {
         if let Some(number) = runnable.metadata().mark().number() {
-            // It is not timed. Its entry is for others.
+            // A lowered task is not timed: its entry becomes free for others.
             self.meter.stamps.take(number);
         }
         runnable.metadata().set_mark(Mark::QUEUED);
         if self.birth.is_elsewhere() {
-            // The child of a fork has none of the threads, and is to start none.
+            // The child of a fork has none of the threads, and must start none.
             return self.inject(runnable);
         }
         if let Err(runnable) = self.lowered_crew.submit(self, runnable) {
@@ -390,36 +419,37 @@ impl Shared {
         }
     }
 
-    /// The runtime closes: has a worker end a task of the lowered threads. It is told to, because the gate may still be open,
-    /// and the worker would poll it.
+    /// Makes a worker end a task of the lowered threads, because the runtime closes. The task is
+    /// aborted first: the gate may still be open, and then the worker would poll it.
     pub(crate) fn end_lowered(self: &Arc<Self>, runnable: Runnable) {
         runnable.metadata().abort();
         self.inject_late(runnable);
     }
 
-    /// Queues a task that should be polled on lowered threads for the workers: there are no such threads.
+    /// Queues a task of the lowered threads for the workers, because the OS refused the threads.
     pub(crate) fn raise(self: &Arc<Self>, runnable: Runnable) {
         runnable.metadata().set_lowered_outright(false);
         self.inject_late(runnable);
     }
 
-    /// Queues a task for the workers that was for lowered threads up to now.
+    /// Queues a task that was polled on lowered threads until now for the workers.
     pub(crate) fn send_back(self: &Arc<Self>, runnable: Runnable) {
         runnable.metadata().set_lowered(false);
         self.inject_late(runnable);
     }
 
-    /// Whether background polls that do not return in time are left to lowered threads.
+    /// Returns whether background polls that do not return in time are left to lowered threads.
     #[inline]
     pub(crate) fn preempts_background(&self) -> bool {
         self.preempts_background && !self.is_lowering_refused()
     }
 
-    /// A core is to be had: somebody is to come for it.
+    /// Sends a thread for a core that is on loan: the home thread if that wants the core back,
+    /// otherwise a stand-in.
     #[cold]
     pub(crate) fn offer(self: &Arc<Self>, core: usize, loan: Loan) {
         if self.birth.is_elsewhere() {
-            // In the child of a fork there is nobody to come, nor anything to run.
+            // In the child of a fork there is no thread to send, and nothing to run.
             return;
         }
         let post = &self.posts[core];
@@ -430,18 +460,23 @@ impl Shared {
         }
     }
 
-    /// Takes a core that was lent, for the calling thread. False if it is not to be had any more. If it turns out that the
-    /// thread is the last of the runtime, `drop_own` drops what nobody else may.
+    /// Takes a core that was lent for the calling thread (T1 and T2 of `blocking/hand_off.md`).
+    /// Returns false if the core is not on this loan any more. If it then turns out that the
+    /// calling thread is the last of the runtime, `drop_own` drops what only this thread may drop.
     pub(crate) fn take_core(self: &Arc<Self>, core: usize, loan: Loan, drop_own: impl Fn()) -> bool {
         let post = &self.posts[core];
-        // Before the core is taken: from then on the thread that has lent it is on its own. See `blocking/hand_off.md`.
+        // 1. One more inside, before the core is taken: from then on the poll that lent it has no
+        //    core, and must be counted by itself. Counted later, the gate could come to zero during
+        //    the poll.
         self.gate.join();
-        // Nothing runs on a spare core that the monitor lends.
+        // 2. The poll is noted as away, also before the core is taken: when its lender finds the
+        //    core gone, the note is there. Nothing runs on a spare core that the monitor lends.
         let running = if post.lease.is_open(loan) { post.running() } else { None };
         if let Some((id, spawned_at)) = running {
             let work = Work { id, name: None, spawned_at, worker: Some(core), since: Some(Instant::now()) };
             self.crew.note_away(core, loan, work);
         }
+        // 3. Of all takers and the lender, one succeeds.
         let taken = post.lease.take(loan);
         if taken {
             post.end();
@@ -449,6 +484,7 @@ impl Shared {
             self.scheduler.has_returned(core);
             self.gate.core_held(core);
         } else {
+            // What steps 1 and 2 did is undone, in reverse.
             if running.is_some() {
                 self.crew.not_away(core, loan);
             }
@@ -457,29 +493,32 @@ impl Shared {
         taken
     }
 
-    /// Nanoseconds since the runtime was started: the clock of the scheduler and of the reactor.
+    /// Returns the nanoseconds since the runtime was started: the clock of the scheduler and of the
+    /// reactor.
     pub(crate) fn now(&self) -> u64 {
         self.reactor.now()
     }
 
-    /// What the clock of [`Self::now`] says, as an instant.
+    /// Converts a time of the clock [`Self::now`] to an instant.
     pub(crate) fn instant(&self, now: u64) -> Instant {
         Instant::now() - Duration::from_nanos(self.now().saturating_sub(now))
     }
 
-    /// Whether a task waits in the slot of a worker that is in a poll, while another is idle.
+    /// Returns whether a task waits in the slot of a worker that is in a poll while another worker
+    /// is idle.
     pub(crate) fn slot_waits(&self) -> bool {
         let mut cores = self.scheduler.cores().iter().zip(&self.posts);
         self.scheduler.idle.counts().idle() > 0
             && cores.any(|(core, post)| !core.slot.is_empty_relaxed() && post.is_running())
     }
 
-    /// How many workers the user asked for: the cores that are always in use.
+    /// Returns how many workers the user asked for: the cores that are always in use.
     pub(crate) fn workers(&self) -> usize {
         self.workers
     }
 
-    /// Whether other threads of the runtime than workers want the CPUs: lowered ones, or polls that hold a core and have company.
+    /// Returns whether other threads of the runtime than its workers want CPUs: lowered threads, or
+    /// polls that hold a core while a spare worker stands beside them.
     #[inline]
     pub(crate) fn has_threads_beside_workers(&self) -> bool {
         self.scheduler.cores().len() > self.workers
@@ -487,12 +526,12 @@ impl Shared {
             || self.background_crew.is_at_work()
     }
 
-    /// Whether a core is a spare one.
+    /// Returns whether a core is a spare one.
     pub(crate) fn is_spare(&self, core: usize) -> bool {
         core >= self.workers
     }
 
-    /// Panics in the child of a fork, where nobody would run what is spawned.
+    /// Panics in the child of a fork, where no thread would run what is spawned.
     #[track_caller]
     #[inline]
     pub(crate) fn refuse_in_forked_child(&self) {
@@ -503,32 +542,33 @@ impl Shared {
         );
     }
 
-    /// Whether a new task may be queued. If not, the caller drops it.
+    /// Returns whether a new task may be queued. If not, the caller drops it.
     #[inline]
     pub(crate) fn admits(&self, task: &Runnable) -> bool {
         if self.gate.phase() != Phase::Open {
             return false;
         }
-        // A name is given to be found by, so a named task is registered from the start. Not before the look at the
-        // gate: the last worker of a closing runtime waits for whatever is registered to be queued and announced.
+        // A name is given so that the task can be found, so a named task is registered from the
+        // start. Not before the look at the gate: the last worker of a closing runtime waits until
+        // every registered task was queued and announced.
         if task.metadata().name().is_some() {
             task.metadata().register();
         }
         true
     }
 
-    /// Takes a new task from a thread that holds no core of this runtime.
+    /// Queues a new task from a thread that holds no core of this runtime, or drops it.
     pub(crate) fn submit(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
             self.meter.queued_from_outside(runnable.metadata(), || self.now());
             self.inject_late(runnable);
         } else {
-            // Dropping a runnable drops its future, here, and tells the handle.
+            // Drops the future, on this thread, and tells the handle.
             drop(runnable);
         }
     }
 
-    /// Queues a new task that is polled on lowered threads.
+    /// Queues a new task for the lowered threads, or drops it.
     pub(crate) fn submit_lowered(self: &Arc<Self>, runnable: Runnable) {
         if self.admits(&runnable) {
             self.push_lowered(runnable);
@@ -537,19 +577,20 @@ impl Shared {
         }
     }
 
-    /// Queues a task that may be unknown to the registry, from a thread that holds no core of this runtime. If the runtime has
-    /// ended meanwhile the task is dropped here.
+    /// Queues a task that the registry may not know, from a thread that holds no core of this
+    /// runtime. If the runtime has ended meanwhile, drops the task here.
     pub(crate) fn inject_late(self: &Arc<Self>, runnable: Runnable) {
         self.inject(runnable);
         self.gate.after_inject(|| {
-            // The destructors that run here may drop the very handle that this was called through.
+            // The destructors that run here may drop the very handle through which this was called.
             let _inside = context::Entered::new(Arc::clone(self));
             let counted = Arc::clone(self);
             drop_injected(&counted.scheduler);
         });
     }
 
-    /// Queues a task, which knows of it ([`Meter::queued_from_outside`]), from a thread that holds no core of this runtime.
+    /// Queues a task from a thread that holds no core of this runtime. The task has been marked as
+    /// queued ([`Meter::queued_from_outside`]).
     pub(crate) fn inject(&self, runnable: Runnable) {
         if runnable.metadata().is_background() && self.scheduler.defers_background() {
             return self.push_background(runnable);
@@ -567,7 +608,7 @@ impl Shared {
             _ => on_behalf(|| self.unpark(self.scheduler.push_pinned(worker, runnable))),
         });
         if self.gate.phase() != Phase::Open {
-            // The worker may be in `Worker::drop_pinned`, which is where it is to be dropped.
+            // The home thread may be in `Worker::drop_pinned`, and has to drop the task there.
             self.posts[worker].home.unpark();
         }
     }
@@ -576,7 +617,7 @@ impl Shared {
     pub(crate) fn pinned_again(&self, worker: usize, runnable: Runnable) {
         context::with_worker(|current| match current {
             Some(current) if current.belongs_to(self) => current.pinned_again(runnable),
-            // Its thread has lost its core.
+            // The home thread has lost its core.
             _ => self.push_pinned(worker, runnable),
         });
     }
@@ -586,7 +627,7 @@ impl Shared {
         self.push_yielded(Yielded::Task(runnable));
     }
 
-    /// Puts something into the yield queue, and tells a worker if one is idle after all.
+    /// Puts a task or a thread into the yield queue, and tells a worker if one is idle after all.
     pub(crate) fn push_yielded(&self, yielded: Yielded<Runnable>) {
         let since = match &yielded {
             Yielded::Task(task) => self.meter.gives_way(task.metadata()),
@@ -598,7 +639,7 @@ impl Shared {
         });
     }
 
-    /// Unparks the worker that a scheduling decision named.
+    /// Unparks the worker that a scheduling decision has named.
     #[inline]
     pub(crate) fn unpark(&self, worker: Option<usize>) {
         if let Some(worker) = worker {
@@ -613,7 +654,7 @@ impl Shared {
         self.monitor.rouse();
     }
 
-    /// Wakes a worker, wherever it sleeps.
+    /// Wakes a worker, wherever it sleeps: in its parker or in the reactor.
     pub(crate) fn call(&self, worker: usize) {
         self.posts[worker].parker.unpark_from(|place| match place {
             Elsewhere::Turn => self.reactor.notify(),

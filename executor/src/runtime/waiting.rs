@@ -1,4 +1,4 @@
-//! What a drop of the runtime waits for, said while it waits.
+//! Reports what a drop of the runtime waits for, while it waits.
 
 use super::report::Rounded;
 use super::shared::CREWS;
@@ -8,17 +8,18 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When a drop that waits first says so. The pause before each time after that is twice the one before.
+/// How long a drop waits before its first report. The pause before each further report is twice the
+/// one before, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest pause.
+/// The longest pause between two reports.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// At most this many tasks and jobs are named at a time.
+/// The most tasks and jobs that one report names.
 const MOST: usize = 10;
 
-/// Waits until every worker, every blocking thread and every poll without a core has come to its end, and now and then says
-/// what it waits for.
+/// Waits until every worker, every blocking thread and every poll without a core has ended. Reports
+/// what it waits for, after pauses that grow.
 pub(super) fn until_ended(shared: &Arc<Shared>) {
     let (began, mut pause) = (Instant::now(), FIRST);
     loop {
@@ -34,7 +35,8 @@ pub(super) fn until_ended(shared: &Arc<Shared>) {
     }
 }
 
-/// To standard error itself: `eprintln!` in a test would keep it until the test has ended.
+/// Writes a report to standard error itself: in a test, what `eprintln!` writes would be kept until
+/// the test has ended.
 fn say(report: &ShutdownReport, waited: Duration, first: bool) {
     let (going_on, waiting): (Vec<_>, Vec<_>) = report.stuck_tasks().iter().partition(|task| task.has_started());
     let mut text = String::new();
@@ -75,6 +77,6 @@ fn say(report: &ShutdownReport, waited: Duration, first: bool) {
              not wait for ever\n",
         );
     }
-    // Nobody is left to be told if that fails.
+    // If that fails, there is no other place for the report.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
