@@ -1,8 +1,9 @@
 //! What the tasks of a runtime are doing.
 //!
-//! Put together from what is known anyway: the registry (tasks that have waited, or have a name), what each worker says
-//! that it polls, the queues that can be looked into, and what the blocking threads do. Only the queues of the workers
-//! themselves cannot be looked into, so a task in there that has never waited is only counted.
+//! A dump is put together from what is known anyway: the registry (tasks that have waited, or have
+//! a name), what each worker says that it polls, the queues that can be looked into, and what the
+//! blocking threads do. The workers' own deques and slots cannot be looked into, so a task in there
+//! that has never waited and has no name is only counted.
 
 use crate::blocking::{Kind, Work};
 use crate::registry::Visit;
@@ -18,22 +19,24 @@ use std::panic::Location;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// So many tasks of each global queue are looked at: its lock is wanted by others.
+/// At most this many tasks of each queue are looked at: a look holds the queue's lock, which other
+/// threads want.
 const MOST: usize = 1_000;
 
 /// What the tasks of a runtime are doing: from [`Handle::dump`](crate::Handle::dump).
 ///
-/// It lists what has waited for something at least once, or has a name, or is running, or is among the first thousand in a
-/// global queue, and [blocking jobs](crate::spawn_blocking). Not the future of [`block_on`](crate::block_on), which is no
-/// task; nor a task without a name in the queue of a worker that has never waited: those are
-/// [counted](Self::unlisted).
+/// A dump lists [blocking jobs](crate::spawn_blocking), and tasks that have waited for something at
+/// least once, have a name, are running, or are among the first thousand in a global queue. It does
+/// not list the future of [`block_on`](crate::block_on), which is no task. A task without a name
+/// that has never waited and is in the queue of a worker is only [counted](Self::unlisted).
 ///
-/// Of a task that waits it says where it was spawned and for how long it has waited, but not what for: a runtime does not
-/// know who holds a waker.
+/// Of a task that waits, the dump says where it was spawned and for how long it has waited, but not
+/// what for: a runtime does not know what holds a waker.
 ///
 /// # Not guaranteed
 ///
-/// That it is of one moment: a task that runs while the dump is made may be shown where it was before, or not at all.
+/// That a dump is of one moment: a task that runs while the dump is made may be shown where it was
+/// before, or not at all.
 ///
 /// # Examples
 ///
@@ -71,22 +74,26 @@ pub struct Dump {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TaskDump {
-    /// Its number.
+    /// The task's number.
     pub id: Id,
-    /// Its name, if it was given one.
+    /// The task's name, if it was given one.
     pub name: Option<String>,
-    /// Its class.
+    /// The task's class.
     pub class: Class,
-    /// What it is doing.
+    /// What the task is doing.
     pub state: TaskState,
-    /// Where it was spawned.
+    /// Where the task was spawned.
     pub spawned_at: &'static Location<'static>,
-    /// For how long it has been in that state, where that is known. It is of a task that [waits](TaskState::Waiting): to the
-    /// second or so, and after nine hours and three quarters it begins anew. Of one that is queued or has given way only if it
-    /// is one of those that are timed. Of one that runs, and of jobs, never.
+    /// For how long the task has been in that state, where that is known.
+    ///
+    /// - For a task that [waits](TaskState::Waiting) it is known to the second or so. The figure
+    ///   starts again from zero after nine hours and three quarters.
+    /// - For a task that is queued or has given way it is known only if the task is one of those
+    ///   that are timed.
+    /// - For a task that runs, and for jobs, it is never known.
     pub waits: Option<Duration>,
-    /// Whether it is in a background poll that did not return in time, and is
-    /// [preempted for others](crate::Builder::preempt_background): on a worker with a spare one beside it.
+    /// Whether the task is in a background poll that did not return in time, and is [preempted for
+    /// others](crate::Builder::preempt_background): on a worker with a spare one beside it.
     pub overrun: bool,
 }
 
@@ -103,49 +110,47 @@ pub struct TaskDump {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskState {
-    /// It is being polled.
+    /// The task is being polled.
     Running {
-        /// The worker; from [`Handle::workers`](crate::Handle::workers) on a
-        /// [spare one](crate::Builder::max_spare_workers). None if it has lost its worker's place, in [`block_in_place`](crate::block_in_place), if it is
-        /// [preemptible](crate::task::Builder::preemptible) and has none, or is on its way from a queue to a worker.
+        /// The worker. Numbers from [`Handle::workers`](crate::Handle::workers) on are [spare
+        /// workers](crate::Builder::max_spare_workers).
+        ///
+        /// `None` if the task has lost its worker's place, in
+        /// [`block_in_place`](crate::block_in_place); if it is
+        /// [preemptible](crate::task::Builder::preemptible) and so has no worker; or if it is on
+        /// its way from a queue to a worker.
         worker: Option<usize>,
     },
     /// A blocking job that is being run.
     RunningJob,
     /// A blocking job that waits for a thread.
     QueuedJob,
-    /// It is runnable, and waits for a worker.
+    /// The task is runnable, and waits for a worker.
     Queued,
-    /// It is runnable, and waits until nothing else is: it has given way, or is of the background.
+    /// The task is runnable, and waits until nothing else is: it has given way, or is of the
+    /// background.
     GaveWay,
-    /// It waits to be woken.
+    /// The task waits to be woken.
     Waiting,
 }
 
 impl Dump {
-    /// The tasks: those that run first, by worker, then blocking jobs, those that are queued, and those that wait, the longest
-    /// first.
-    ///
-    /// # Examples
-    ///
-    /// See [`Dump`].
+    /// Returns the tasks: first those that run, by worker, then blocking jobs, then those that are
+    /// queued, then those that wait, the longest first. See [`Dump`] for an example.
     pub fn tasks(&self) -> &[TaskDump] {
         &self.tasks
     }
 
-    /// How many more there are, about: in the queues of workers, never polled and without a name, or far back in a global
-    /// queue.
-    ///
-    /// # Examples
-    ///
-    /// See [`Dump`].
+    /// Returns about how many tasks are not listed: those that are in the queues of workers, never
+    /// polled and without a name, and those that are far back in a global queue. See [`Dump`] for
+    /// an example.
     pub fn unlisted(&self) -> usize {
         self.unlisted
     }
 }
 
 impl TaskState {
-    /// By what a dump is sorted.
+    /// Returns what a dump is sorted by.
     fn rank(self) -> (u8, usize) {
         match self {
             Self::Running { worker } => (0, worker.unwrap_or(usize::MAX)),
@@ -159,6 +164,7 @@ impl TaskState {
 }
 
 impl TaskDump {
+    /// Returns what the metadata of a task says of it.
     fn of(meta: &Meta, shared: &Shared, now: u64) -> Self {
         let since = |since: u64| (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
         let (state, waits) = match meta.mark().place() {
@@ -174,6 +180,7 @@ impl TaskDump {
         Self { id: meta.id, name, class, state, spawned_at: meta.location(), waits, overrun: false }
     }
 
+    /// Returns what a crew says of a job, or of a poll without a core.
     fn of_work(work: Work, class: Class, state: TaskState) -> Self {
         Self { id: work.id, name: work.name, class, state, spawned_at: work.spawned_at, waits: None, overrun: false }
     }
@@ -182,11 +189,13 @@ impl TaskDump {
 impl Shared {
     pub(crate) fn dump(&self) -> Dump {
         if self.birth.is_elsewhere() {
-            // In the child of a fork nothing runs, and somebody who does not exist may hold any lock.
+            // In the child of a fork nothing runs, and a thread that does not exist there may hold
+            // any lock.
             return Dump { tasks: Vec::new(), unlisted: 0 };
         }
         let now = self.meter.now(self.now());
-        // Room for all: a map that grows is copied, and that would be under the lock of a shard.
+        // With room for all tasks: a map that grows is copied, and that would be under the lock of
+        // a shard.
         let mut tasks = HashMap::with_capacity(on_behalf(|| self.registry.len()) + MOST);
         self.registry.for_each_patiently(|meta| match tasks.entry(meta.id) {
             Entry::Occupied(_) => Visit::Again,
@@ -229,7 +238,8 @@ impl Shared {
             let polls = crew.kind() == Kind::Lowered;
             unlisted += if polls { 0 } else { more };
             for work in going_on {
-                // What has lost its worker, or has none, is a task, and may be listed.
+                // A poll that has lost its worker, or has none, is a task, and may be listed
+                // already.
                 let away = TaskState::Running { worker: None };
                 let state = if polls || work.worker.is_some() { away } else { TaskState::RunningJob };
                 let new = TaskDump::of_work(work, crew.class(), state);
@@ -248,7 +258,7 @@ impl Shared {
         Dump { tasks, unlisted }
     }
 
-    /// How many are queued, anywhere.
+    /// Returns how many tasks are queued, in all queues.
     fn queued(&self) -> usize {
         let (scheduler, slot) = (&self.scheduler, |full: bool| usize::from(full));
         let cores = scheduler.cores().iter();
@@ -288,7 +298,7 @@ impl fmt::Display for TaskDump {
     }
 }
 
-/// A table, for people: a task a line.
+/// A table for people: one task a line.
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} task{}", self.tasks.len(), if self.tasks.len() == 1 { "" } else { "s" })?;

@@ -1,44 +1,47 @@
 //! How long things took: a histogram whose buckets grow with what they hold.
 //!
-//! Log-linear: eight buckets to an octave, from 32 ns to 137 s. So 240 counts of eight bytes say every duration to an eighth
-//! of itself, on any scale, and two histograms are added or subtracted count by count.
+//! Log-linear: eight buckets to an octave, from 32 ns to 137 s. So 240 counts of eight bytes give
+//! every duration to an eighth of itself, on any scale. Two histograms are added or subtracted
+//! count by count.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What is closer together than `1 << GRAIN` nanoseconds is not told apart: a look at the clock takes as long.
+/// Durations that differ by less than `1 << GRAIN` nanoseconds are not told apart: a look at the
+/// clock takes as long.
 const GRAIN: u32 = 5;
 
-/// There are `1 << STEPS` buckets to an octave.
+/// An octave has `1 << STEPS` buckets.
 const STEPS: u32 = 3;
 
-/// How many buckets a histogram has.
+/// The number of buckets of a histogram.
 pub(crate) const BUCKETS: usize = 240;
 
-/// The counts of a histogram, cumulative: two of them can be subtracted.
+/// The counts of a histogram. Cumulative, so that two of them can be subtracted.
 pub(crate) type Counts = [u64; BUCKETS];
 
-/// The bucket for so many nanoseconds. What is too long for all of them goes into the last.
+/// Returns the bucket for a duration of `nanos` nanoseconds. A duration that is too long for all
+/// buckets goes into the last one.
 #[inline]
 fn bucket_of(nanos: u64) -> usize {
     let grains = nanos >> GRAIN;
-    // Zero for what is below the first octave, where the steps are grains.
+    // Zero below the first octave, where a step is one grain.
     let shift = (u64::BITS - grains.leading_zeros()).saturating_sub(STEPS + 1);
     let bucket = (u64::from(shift) << STEPS) + (grains >> shift);
     (bucket as usize).min(BUCKETS - 1)
 }
 
-/// The bucket holds what took less than so many nanoseconds, and no less than the bucket before. The last one holds whatever
-/// is longer, too.
+/// Returns the upper bound of a bucket in nanoseconds, exclusive. It is the lower bound of the next
+/// bucket. The last bucket holds whatever is longer, too.
 pub(crate) fn upper_bound(bucket: usize) -> u64 {
     let next = bucket as u64 + 1;
     let shift = (next >> STEPS).saturating_sub(1);
     ((next - (shift << STEPS)) << shift) << GRAIN
 }
 
-/// The `q`-th part of what was counted took no longer than so many nanoseconds: the upper end of the bucket that it falls
-/// into. None if nothing was counted.
+/// Returns the number of nanoseconds that the `q`-th part of the durations did not exceed: the
+/// upper end of the bucket that this quantile falls into. `None` if nothing was counted.
 pub(crate) fn quantile(counts: &Counts, q: f64) -> Option<u64> {
     let total = counts.iter().fold(0_u64, |all, &count| all.saturating_add(count));
     let rank = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -50,13 +53,17 @@ pub(crate) fn quantile(counts: &Counts, q: f64) -> Option<u64> {
     Some(upper_bound(bucket))
 }
 
-/// A histogram that one thread at a time adds to, and any may read.
+/// A histogram that one thread at a time adds to, and that any thread may read.
 ///
-/// By plain loads and stores: whoever holds a core adds to the core's, and a core passes from thread to thread by a release
-/// and an acquire (`blocking/hand_off.md`), so that nothing is added to an old count.
+/// `record` uses plain loads and stores. The holder of a core adds to the core's recorders, and a
+/// core passes from thread to thread by a release and an acquire (`blocking/hand_off.md`), so the
+/// next holder adds to counts that are up to date.
 pub(super) struct Recorder {
+    /// How many durations each bucket holds. Written by `record`, read by any thread, relaxed.
     counts: [AtomicU64; BUCKETS],
+    /// The sum of the durations, in nanoseconds. Written and read as `counts`.
     sum: AtomicU64,
+    /// The longest duration, in nanoseconds. Written and read as `counts`.
     longest: AtomicU64,
 }
 
@@ -65,9 +72,10 @@ impl Recorder {
         Self { counts: [const { AtomicU64::new(0) }; BUCKETS], sum: AtomicU64::new(0), longest: AtomicU64::new(0) }
     }
 
-    /// Something took so many nanoseconds. To be called by one thread at a time.
+    /// Adds a duration of `nanos` nanoseconds. For one thread at a time.
     pub(super) fn record(&self, nanos: u64) {
-        // Ordering: relaxed, here and below. One thread writes; a reader gets counts that are each of some moment.
+        // Ordering: relaxed, here and below. One thread writes, so nothing is lost. A reader gets
+        // counts that are each of some moment, and needs nothing that was written before them.
         add(&self.counts[bucket_of(nanos)], 1);
         add(&self.sum, nanos);
         if nanos > self.longest.load(Relaxed) {
@@ -75,13 +83,14 @@ impl Recorder {
         }
     }
 
-    /// Adds what was counted here.
+    /// Adds the counts of this recorder to `counts`.
     pub(super) fn add_counts_to(&self, counts: &mut Counts) {
         for (count, more) in counts.iter_mut().zip(&self.counts) {
             *count = count.saturating_add(more.load(Relaxed));
         }
     }
 
+    /// Adds what was recorded to a histogram.
     pub(super) fn add_to(&self, histogram: &mut Histogram) {
         self.add_counts_to(&mut histogram.counts);
         histogram.sum = histogram.sum.saturating_add(self.sum.load(Relaxed));
@@ -89,7 +98,7 @@ impl Recorder {
     }
 }
 
-/// Adds to a count that nobody else writes.
+/// Adds to a count that no other thread writes.
 #[inline]
 pub(super) fn add(count: &AtomicU64, n: u64) {
     count.store(count.load(Relaxed).wrapping_add(n), Relaxed);
@@ -97,13 +106,13 @@ pub(super) fn add(count: &AtomicU64, n: u64) {
 
 /// How long things took, as far as they were sampled: a part of [`Metrics`](super::Metrics).
 ///
-/// Eight buckets to an octave: a quantile is at most an eighth too high, or 32 ns, and never too low. Beyond 137 s only
-/// [`max`](Self::max) and [`mean`](Self::mean) tell.
+/// An octave has eight buckets: a quantile is at most an eighth too high, or 32 ns, and never too
+/// low. Beyond 137 s only [`max`](Self::max) and [`mean`](Self::mean) tell.
 ///
 /// # Not guaranteed
 ///
-/// That the counts are of one moment: each core's are read while it goes on. Nor that [`max`](Self::max) of a difference of
-/// two snapshots is more exact than a quantile.
+/// That the counts are of one moment: each core's counts are read while it adds to them. Nor that
+/// [`max`](Self::max) of a difference of two snapshots is more exact than a quantile.
 ///
 /// # Examples
 ///
@@ -139,82 +148,53 @@ impl Histogram {
         Self { counts: Box::new([0; BUCKETS]), sum: 0, longest: 0 }
     }
 
-    /// How many samples there are.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns the number of samples. See [`Histogram`] for an example.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |all, &count| all.saturating_add(count))
     }
 
-    /// How long the shortest `q`-th part of the samples took at most: `quantile(0.99)` is [`p99`](Self::p99). Zero if there
-    /// are none. A `q` beyond 0 and 1 counts as 0 or 1.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns what the shortest `q`-th part of the samples took at most: `quantile(0.99)` is
+    /// [`p99`](Self::p99). Returns zero if there are no samples. A `q` below 0 counts as 0, one
+    /// above 1 as 1. See [`Histogram`] for an example.
     pub fn quantile(&self, q: f64) -> Duration {
         Duration::from_nanos(match quantile(&self.counts, q) {
-            // There, the bucket has no upper end.
+            // The last bucket has no upper end.
             Some(bound) if bound == upper_bound(BUCKETS - 1) => self.longest,
             Some(bound) => bound.min(self.longest),
             None => 0,
         })
     }
 
-    /// The median.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns the median. See [`Histogram`] for an example.
     pub fn p50(&self) -> Duration {
         self.quantile(0.5)
     }
 
-    /// What one sample in a hundred exceeds.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns what one sample in a hundred exceeds. See [`Histogram`] for an example.
     pub fn p99(&self) -> Duration {
         self.quantile(0.99)
     }
 
-    /// The longest. Of a [difference](Self::since), the upper end of its last bucket.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns the longest sample; of a [difference](Self::since), the upper end of its last
+    /// bucket. See [`Histogram`] for an example.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.longest)
     }
 
-    /// The mean. Zero if there are no samples.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns the mean, or zero if there are no samples. See [`Histogram`] for an example.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.sum.checked_div(self.count()).unwrap_or(0))
     }
 
-    /// The buckets that hold something: how long at most, how many samples. Shortest first. For exporters.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns the buckets that hold something, the shortest first: how long their samples took at
+    /// most, and how many there are. For exporters. See [`Histogram`] for an example.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let buckets = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
         buckets.map(|(bucket, &count)| (Duration::from_nanos(upper_bound(bucket)), count))
     }
 
-    /// What has been added since `earlier`, a histogram of the same runtime and figure. What is not in this one counts as
-    /// zero.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Returns what has been added since `earlier`, a histogram of the same runtime and figure. A
+    /// count that is higher in `earlier` counts as zero. See [`Histogram`] for an example.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut counts = self.counts.clone();
@@ -229,11 +209,8 @@ impl Histogram {
         Self { counts, sum: self.sum.saturating_sub(earlier.sum), longest }
     }
 
-    /// Adds the samples of another: of both classes, or of several runtimes.
-    ///
-    /// # Examples
-    ///
-    /// See [`Histogram`].
+    /// Adds the samples of another histogram: of the other class, or of another runtime. See
+    /// [`Histogram`] for an example.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&*other.counts) {
             *count = count.saturating_add(*more);
@@ -255,7 +232,7 @@ impl fmt::Display for Histogram {
     }
 }
 
-/// As [`Display`](fmt::Display): 240 counts say little.
+/// The histogram as [`Display`](fmt::Display) writes it: 240 counts would say little.
 impl fmt::Debug for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Histogram({self})")

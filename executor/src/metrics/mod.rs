@@ -1,14 +1,18 @@
 //! Looking inside: what a runtime has counted and timed, and what its tasks are doing.
 //!
-//! [`Handle::metrics`](crate::Handle::metrics) gives the [`Metrics`] since the runtime was started; two of them can be
-//! [subtracted](Metrics::since). [`Handle::dump`](crate::Handle::dump) lists the tasks of the moment.
+//! [`Handle::metrics`](crate::Handle::metrics) returns the [`Metrics`] since the runtime was
+//! started. Two of them can be [subtracted](Metrics::since). [`Handle::dump`](crate::Handle::dump)
+//! lists what the tasks are doing at the moment.
 //!
 //! # What it costs
 //!
-//! Counters and histograms are each core's own, eight kilobytes of them. One task in eight is timed, on average; one in up to 1,024 if they become
-//! runnable so fast that a core would time one more often than every 50 µs: the clock is what costs. So a figure that
-//! is timed says how many samples it has, and they are spread over time more evenly than over tasks. What is counted is
+//! Counters and histograms are kept for each core, eight kilobytes a core. What is counted is
 //! exact.
+//!
+//! What is timed is sampled, since the cost is in the clock. One task in eight is timed, on
+//! average. If tasks become runnable so fast that a core would time one more often than every 50
+//! µs, it is down to one in 1,024. So a figure that is timed says how many samples it has, and the
+//! samples are spread over time more evenly than over tasks.
 //!
 //! # Examples
 //!

@@ -1,17 +1,22 @@
-//! For how much of the time that foreground tasks wait paced work is to blame.
+//! How much of the time that foreground tasks wait is charged to paced work.
 //!
-//! A task that waits for a worker waits for what the workers do meanwhile. The part of it that paced work is charged with is the
-//! part of all cores' time that polls of paced tasks took while it waited: if they had half of the cores, half of the wait is
-//! theirs, since the queue would have moved twice as fast without them. What waits behind a burst of its own kind, or behind
-//! a poll that is not paced, or while a worker wakes up, is charged to nobody here.
+//! A task that waits for a worker waits for what the workers do meanwhile. Paced work is charged
+//! with a part of that wait: the part of all cores' time that polls of paced tasks took while the
+//! task waited. If they had half of the cores, half of the wait is theirs, since the queue would
+//! have moved twice as fast without them. A wait behind a burst of the task's own kind, behind a
+//! poll that is not paced, or while a worker wakes up is not charged here.
 //!
-//! Each core counts the CPU time that paced polls took there: stretch by stretch, whenever one ends or calls its pacer. A task that
-//! is timed notes the mean of these counts when it becomes runnable (`Stamps`), and is charged with by how much it has grown when
-//! the task is polled. Time in which the thread had no CPU does not count: that went to another process, and lowering a limit
-//! here would not bring it back. So a stretch that goes on is not taken at its length on the wall, but to be at most as long
-//! as those before it on its core; when it is over, what it took is known.
+//! Each core counts the CPU time that paced polls took there. It does so stretch by stretch: a
+//! stretch ends when the poll ends or calls its pacer. A task that is timed notes the mean of these
+//! counts when it becomes runnable (`Stamps`), and when it is polled it is charged with the growth
+//! of the mean.
 //!
-//! All of it is there once a task has been paced, and not before.
+//! Time in which the thread had no CPU does not count: that went to another process, and lowering a
+//! limit here would not bring it back. So a stretch that goes on does not count with its length on
+//! the wall: it counts as at most as long as those before it on its core. When it is over, what it
+//! took is known.
+//!
+//! Nothing of this exists before a task has been paced.
 
 use super::BUCKETS;
 use super::histogram::{Counts, Recorder, add};
@@ -21,26 +26,30 @@ use crossbeam_utils::CachePadded;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many cores a wait is compared with. On a machine with more of them it is a sample, another one for each wait.
+/// The number of cores that a wait is compared with. On a machine with more cores these are a
+/// sample, another one for each wait.
 const SAMPLE: usize = 8;
 
-/// What paced polls took on each core, and for how much of each wait that is.
+/// What paced polls took on each core, and how much of each wait was charged to them.
 #[derive(Default)]
 pub(crate) struct Paced {
-    // Of the workers. What goes on on a spare core is not charged: there is one only beside a worker that is held by
-    // something else.
+    /// The workers' cores, once a task has been paced. Spare cores are not among them: a spare core
+    /// is in use only beside a worker that is held by something else.
     cores: OnceLock<Box<[CachePadded<Core>]>>,
 }
 
+/// What paced polls took on one core. `took`, `since` and `usual` are written by the core's holder,
+/// with plain stores, and read by threads that time a task.
 struct Core {
-    // Nanoseconds in polls of paced tasks. Written by the core's holder, read by whoever times a task.
+    /// Nanoseconds in polls of paced tasks, without a stretch that still goes on.
     took: AtomicU64,
-    // Since when a stretch goes on that is not in it yet, by the runtime's clock; zero if none does. Written and read by the
-    // same, as is the next.
+    /// Since when the current stretch goes on, by the runtime's clock; zero if there is none.
     since: AtomicU64,
-    // How long the longest of the last few stretches was; older ones count for half with each that follows.
+    /// The length of the longest of the last few stretches: an older one counts for half with each
+    /// stretch that follows.
     usual: AtomicU64,
-    // For each foreground task that was timed and polled here: the part of its wait that paced polls are charged with.
+    /// For each foreground task that was timed and polled here: the part of its wait that paced
+    /// polls are charged with.
     waits: Recorder,
 }
 
@@ -50,9 +59,10 @@ impl Core {
         Self { took: zero(), since: zero(), usual: zero(), waits: Recorder::new() }
     }
 
-    /// Nanoseconds in polls of paced tasks, that of a stretch that goes on included.
+    /// Returns the nanoseconds in polls of paced tasks, with a stretch that still goes on.
     fn taken(&self, now: u64) -> u64 {
-        // Ordering: relaxed, here and below. Who reads one of them and not the other is wrong by one stretch, once.
+        // Ordering: relaxed, here and below. A thread that reads one of the three and not the
+        // others is wrong by one stretch, once.
         let goes_on = match self.since.load(Relaxed) {
             0 => 0,
             since => now.saturating_sub(since).min(self.usual.load(Relaxed)),
@@ -64,13 +74,14 @@ impl Core {
 /// Where a task waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Where {
-    /// In front of this core: it is pinned.
+    /// In front of this core, since the task is pinned.
     At(usize),
-    /// In front of all; its entry has this number.
+    /// In front of all cores. The task's entry has this number, which selects the sample of cores.
     Anywhere(u16),
 }
 
 impl Where {
+    /// Returns where a task waits whose entry has this number.
     pub(super) fn of(task: &Meta, number: u16) -> Self {
         if task.is_pinned() { Self::At(task.pinned_to()) } else { Self::Anywhere(number) }
     }
@@ -86,14 +97,15 @@ impl Paced {
         self.cores.get()?.get(core).map(|core| &**core)
     }
 
-    /// A paced task begins a stretch on this core. The holder's to call, as all that name a core.
+    /// Notes that a paced task begins a stretch on this core. Every method that names a core is for
+    /// the core's holder.
     pub(crate) fn begins(&self, core: usize, now: u64) {
         if let Some(core) = self.core(core) {
             core.since.store(now, Relaxed);
         }
     }
 
-    /// A stretch is over, and took so many nanoseconds.
+    /// Notes that a stretch on this core is over and took `nanos` nanoseconds.
     pub(crate) fn ends(&self, core: usize, nanos: u64) {
         if let Some(core) = self.core(core) {
             core.since.store(0, Relaxed);
@@ -102,7 +114,8 @@ impl Paced {
         }
     }
 
-    /// What paced polls have taken by now of a core's time, where a task waits: the mean of the cores that could run it.
+    /// Returns how much of a core's time paced polls have taken by now, where a task waits: the
+    /// mean of the cores that could run it.
     pub(crate) fn taken(&self, place: Where, now: u64) -> u64 {
         let Some(cores) = self.cores.get() else { return 0 };
         match place {
@@ -115,7 +128,8 @@ impl Paced {
         }
     }
 
-    /// A foreground task is polled on this core that was runnable since then, when so much had been [taken](Self::taken) where it
+    /// Charges the wait of a foreground task that is polled on this core now. The stamp says since
+    /// when the task was runnable, and how much had been [taken](Self::taken) by then where it
     /// waited.
     pub(crate) fn waited(&self, core: usize, place: Where, Stamp { since, taken }: Stamp, now: u64) {
         if let Some(core) = self.core(core) {
@@ -124,7 +138,8 @@ impl Paced {
         }
     }
 
-    /// How much of its wait paced polls were charged with, for how many foreground tasks: the counts of a histogram, cumulative.
+    /// Returns how many foreground tasks had how much of their wait charged to paced polls: the
+    /// counts of a histogram, cumulative.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = [0; BUCKETS];
         self.cores.get().into_iter().flatten().for_each(|core| core.waits.add_counts_to(&mut counts));
@@ -146,8 +161,8 @@ mod tests {
         paced
     }
 
-    /// What a task is charged with that waits from one time to another, if `meanwhile` happens; to the eighth part, as
-    /// histograms have it.
+    /// Checks what a task is charged with that waits from `since` to `now` while `meanwhile`
+    /// happens: to an eighth, as exactly as histograms are.
     #[track_caller]
     fn assert_charged(paced: &Paced, place: Where, [since, now]: [u64; 2], meanwhile: impl FnOnce(), expected: u64) {
         let (before, taken) = (paced.counts(), paced.taken(place, since));
@@ -159,7 +174,7 @@ mod tests {
         assert!((expected..=expected + expected / 8 + 32).contains(&charged), "{charged}, and not {expected}");
     }
 
-    /// A stretch of so long, whenever it was.
+    /// A stretch of this length, whenever it was.
     fn stretch(paced: &Paced, cores: impl IntoIterator<Item = usize>, nanos: u64) {
         cores.into_iter().for_each(|core| paced.ends(core, nanos));
     }
@@ -204,7 +219,7 @@ mod tests {
         let paced = paced(2);
         stretch(&paced, [0, 1], 250_000);
         [0, 1].into_iter().for_each(|core| paced.begins(core, 100 * MS));
-        // One is still without, when the other has come back and given way.
+        // One thread still has no CPU when the other has come back and given way.
         assert_charged(&paced, ANYWHERE, [100 * MS, 104 * MS], || paced.ends(0, 50_000), 150_000);
         assert_charged(&paced, ANYWHERE, [104 * MS, 120 * MS], || paced.ends(1, 250_000), 0);
     }
@@ -237,7 +252,7 @@ mod tests {
         for number in [1, 7, 255, 4_095, 16_382] {
             assert_eq!(taken(number), 8 * MS, "each was looked at once");
         }
-        // Half of them, whichever they are: about half, over many waits.
+        // Half of the cores, whichever they are: about half of the time, over many waits.
         stretch(&paced, (0..256).step_by(2), 8 * MS);
         let charged = (1..=512).map(|number| taken(number) - 8 * MS).sum::<u64>() / 512;
         assert!((3 * MS..=5 * MS).contains(&charged), "{charged}");

@@ -1,11 +1,14 @@
 //! Which tasks are timed, and where their times are kept.
 //!
-//! A look at the clock takes some 30 ns, so one task in eight is timed, and fewer if they come so fast that samples would be
-//! less than 50 µs apart: then one in up to 1,024. At random distances, because loads repeat themselves.
+//! A look at the clock takes some 30 ns, so one task in eight is timed. Fewer are timed if tasks
+//! come so fast that samples would be less than 50 µs apart: then it is down to one in 1,024. The
+//! distances between samples are random, because loads repeat themselves.
 //!
-//! A task that is to be timed is given an entry in a table, whose number goes with it (`task::Mark`): metadata has no room
-//! for a time. Whoever polls the task takes the time out. A queued task that is dropped instead keeps its entry: that
-//! happens only when the runtime closes, and then nobody wants one any more.
+//! A task that is to be timed is given an entry in a table, since its metadata has no room for a
+//! time. The number of the entry goes with the task, in its mark (`task::Mark`). The thread that
+//! polls the task takes the time out and frees the entry. A task that goes into the yield queue, or
+//! to lowered threads, frees its entry at once. A queued task that is dropped instead keeps its
+//! entry: that happens only when the runtime closes, and then no task is timed any more.
 
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
@@ -14,36 +17,40 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// One in so many is timed, on average, if they come slowly.
+/// One task in this many is timed, on average, if tasks come slowly.
 const OFTEN: u32 = 8;
 
-/// One in so many is timed at least.
+/// At least one task in this many is timed, on average, however fast tasks come.
 const SELDOM: u32 = 1_024;
 
-/// Samples should be so many nanoseconds apart.
+/// Samples should be at least this many nanoseconds apart.
 const APART: u64 = 50_000;
 
-/// After so many nanoseconds without a sample it is time for one.
+/// After this many nanoseconds without a sample the next one should come soon.
 const OVERDUE: u64 = 1_000_000;
 
 /// Says which tasks are timed. Belongs to one thread.
 pub(crate) struct Sampler {
-    // How many are left until the next. Never zero between two calls.
+    /// How many tasks are left until the next sample, that one included. Never zero between two
+    /// calls.
     left: Cell<u32>,
+    /// One task in this many is timed at present, on average.
     every: Cell<u32>,
-    // When the last one was.
+    /// When the last sample was.
     last: Cell<u64>,
+    /// The state of the random numbers. Never zero.
     random: Cell<u32>,
 }
 
 impl Sampler {
-    /// The first is timed.
+    /// Returns a sampler that times its first task.
     pub(crate) const fn new(seed: u32) -> Self {
         let random = Cell::new(seed.wrapping_mul(0x9e37_79b9) | 1);
         Self { left: Cell::new(1), every: Cell::new(OFTEN), last: Cell::new(0), random }
     }
 
-    /// Whether the next one is to be timed. Then the caller tells when, with [`Self::timed`].
+    /// Returns whether the next task is to be timed. If so, the caller says when, by
+    /// [`Self::timed`].
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let left = self.left.get() - 1;
@@ -51,14 +58,15 @@ impl Sampler {
         left == 0
     }
 
-    /// One is timed now.
+    /// Notes that a task is timed now, and chooses the distance to the next one.
     pub(crate) fn timed(&self, now: u64) {
         let gap = now.saturating_sub(self.last.replace(now));
         let every = self.every.get();
         let every = if gap < APART {
             (every * 2).min(SELDOM)
         } else if gap > 4 * APART {
-            // At once: a load that was fast and has become slow is not to wait for a thousand slow ones each time.
+            // In one step and not by halves: a load that was fast and has become slow must not wait
+            // for a thousand slow tasks before each step.
             (u64::from(every) * 2 * APART / gap).max(OFTEN.into()) as u32
         } else {
             every
@@ -67,7 +75,8 @@ impl Sampler {
         self.left.set((every / 2 + self.random_below(every + 1)).max(1));
     }
 
-    /// What came fast may come slowly now: lets the next sample not be far.
+    /// Brings the next sample near if the last one was long ago: tasks that came fast may come
+    /// slowly now.
     pub(crate) fn slow_down(&self, now: u64) {
         if now.saturating_sub(self.last.get()) > OVERDUE {
             self.every.set(OFTEN);
@@ -75,7 +84,7 @@ impl Sampler {
         }
     }
 
-    /// A random number: which entry to try first.
+    /// Returns a random number below `n`: a distance, or which entry to try first.
     pub(crate) fn random_below(&self, n: u32) -> u32 {
         let mut x = self.random.get();
         x ^= x << 13;
@@ -86,23 +95,30 @@ impl Sampler {
     }
 }
 
-/// How many entries stand together: some cache lines.
+/// The number of entries in a group: some cache lines.
 const GROUP: usize = 16;
 
-/// The number of an entry, from 1, has so many bits.
+/// The number of an entry, from 1, has this many bits.
 pub(crate) const NUMBER_BITS: u32 = 14;
 
+/// The number of groups that entries have numbers for. Zero and all ones are no numbers of entries.
 const MOST_GROUPS: usize = ((1 << NUMBER_BITS) - 2) / GROUP;
 
-/// Since when the tasks that are timed have been runnable: a group of entries a core, and one for threads that have none.
+/// Since when the tasks that are timed have been runnable. A group of entries for each core, and
+/// one for threads that hold none.
 pub(crate) struct Stamps {
     groups: Box<[CachePadded<[Entry; GROUP]>]>,
 }
 
+/// Room for the time of one task. The thread that queues the task takes the entry. The thread that
+/// polls the task frees it, or before that the thread that puts the task into the yield queue or
+/// leaves it to lowered threads.
 struct Entry {
-    // Zero if free. Whoever makes it another number gives the entry to a task; whoever polls the task frees it.
+    /// Since when the task is runnable; zero if the entry is free. Set by the thread that takes the
+    /// entry, zeroed by the thread that frees it, read by dumps.
     since: AtomicU64,
-    // Written by the one who has made it another number, read by the one who is about to free it.
+    /// What paced work had taken by then. Written by the thread that has taken the entry, read by
+    /// the thread that is about to free it.
     taken: AtomicU64,
 }
 
@@ -122,12 +138,16 @@ impl Stamps {
         Self { groups: (0..groups).map(|_| CachePadded::new(free())).collect() }
     }
 
-    /// Keeps a time, and what paced work has taken, which may depend on the entry. None if there is no room.
+    /// Keeps a time in a free entry of this group, together with what paced work has taken by then,
+    /// which may depend on the entry. Returns the number of the entry, or `None` if the group has
+    /// none free.
     pub(crate) fn keep(&self, group: usize, first: u32, time: u64, taken: impl FnOnce(u16) -> u64) -> Option<u16> {
         let group = group % self.groups.len();
         let entry = (0..GROUP).map(|i| (first as usize + i) % GROUP).find(|&entry| {
-            // Ordering: acquire, partner of the release in `take`: what is written to the entry below is not seen by the one
-            // who had it before. The number of the entry goes to its taker with the task, and the queue orders that.
+            // Ordering: acquire, partner of the release in `take`: the load of `taken` by the
+            // thread that had the entry before comes before the store below. With relaxed it might
+            // read what is stored for this task. The next `take` sees that store: the number of the
+            // entry goes there with the task, and the queue orders it.
             self.groups[group][entry].since.compare_exchange(0, time.max(1), Acquire, Relaxed).is_ok()
         })?;
         let number = u16::try_from(group * GROUP + entry + 1).ok()?;
@@ -135,15 +155,17 @@ impl Stamps {
         Some(number)
     }
 
-    /// Takes a time out.
+    /// Takes a time out, and frees its entry.
     pub(crate) fn take(&self, number: u16) -> Stamp {
         let Some(entry) = self.entry(number) else { return Stamp { since: 0, taken: 0 } };
         let taken = entry.taken.load(Relaxed);
-        // Ordering: release, partner of the acquire in `keep`: the load above is of this task's.
+        // Ordering: release, partner of the acquire in `keep`: the load above comes before what the
+        // entry's next owner stores, so it is of this task.
         Stamp { since: entry.since.swap(0, Release), taken }
     }
 
-    /// Looks at a time. It may be another task's by now.
+    /// Returns the time in an entry, or zero if the entry is free. The time may be that of another
+    /// task by now.
     pub(crate) fn look(&self, number: u16) -> u64 {
         self.entry(number).map_or(0, |entry| entry.since.load(Relaxed))
     }
@@ -158,7 +180,7 @@ impl Stamps {
 mod tests {
     use super::*;
 
-    /// How many of `n` are timed, if they are so many nanoseconds apart.
+    /// Returns how many of `n` tasks are timed, if the tasks are `apart` nanoseconds apart.
     fn timed(sampler: &Sampler, clock: &mut u64, n: u32, apart: u64) -> u32 {
         let count = |_: &u32| {
             *clock += apart;

@@ -5,15 +5,16 @@ use crate::task::Class;
 use std::fmt;
 use std::time::Duration;
 
-/// What a runtime has counted and timed since it was started, or between [two moments](Self::since). From
-/// [`Handle::metrics`](crate::Handle::metrics).
+/// What a runtime has counted and timed since it was started, or between
+/// [two moments](Self::since). From [`Handle::metrics`](crate::Handle::metrics).
 ///
-/// What is called a depth is of the moment; everything else is cumulative. `docs/looking_inside.md` in the repository says
-/// what to do about a figure that is high.
+/// The depths of queues, and the numbers of what waits, runs or is there, are of the moment.
+/// Everything else is cumulative. `docs/looking_inside.md` in the repository says what to do about
+/// a figure that is high.
 ///
 /// # Not guaranteed
 ///
-/// That all figures are of the same moment: nobody is stopped for them.
+/// That all figures are of the same moment: no thread is stopped for them.
 ///
 /// # Examples
 ///
@@ -37,82 +38,98 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// How long the runtime has been there, up to its end.
+    /// How long the runtime has existed, up to its end.
     pub uptime: Duration,
-    /// From when a foreground task became runnable to when its poll began. Not of those that have given way, as they wait
-    /// of their own will.
+    /// How long foreground tasks waited for a worker: from when a task became runnable to when its
+    /// poll began. Tasks that have given way are not in here, as they wait of their own will.
     ///
-    /// A task that waits for a socket or a timer becomes runnable when the runtime notices that, which it does at once while
-    /// a worker is idle, within some 10 µs while all are busy with work that has yield points, and within some milliseconds
-    /// while all are in long polls. That time is not in here, nor in any other figure.
+    /// A task that waits for a socket or a timer becomes runnable when the runtime notices the
+    /// event. That is at once while a worker is idle, within some 10 µs while all are busy with
+    /// work that has yield points, and within some milliseconds while all are in long polls. That
+    /// time is not in here, nor in any other figure.
     pub foreground_latency: Histogram,
-    /// The same for background tasks: they wait as long as the foreground keeps every worker busy.
+    /// How long background tasks waited for a worker, in the yield queue too: they wait as long as
+    /// the foreground keeps every worker busy.
     pub background_latency: Histogram,
-    /// How long polls took. Not of a poll that has lost its worker's place in [`block_in_place`](crate::block_in_place).
+    /// How long polls took. A poll that has lost its worker's place in
+    /// [`block_in_place`](crate::block_in_place) is not in here.
     pub poll_time: Histogram,
-    /// How long those waited that gave way: tasks and threads in the yield queue, and tasks that changed places with another.
+    /// How long what gave way had to wait: tasks and threads in the yield queue, and tasks that
+    /// changed places with another.
     pub yield_wait: Histogram,
-    /// How often a task, or a thread in [`block_on`](crate::block_on), has given way at a yield point.
+    /// How often a task, or a thread in [`block_on`](crate::block_on), has given way at a yield
+    /// point.
     pub yields_taken: u64,
-    /// How often a yield point asked, or [`should_yield`](crate::should_yield) did, and was told to go on. Most never ask:
-    /// the part that is inlined into them sees that nothing is new, and counts nothing.
+    /// How often a yield point or [`should_yield`](crate::should_yield) asked, and was told to go
+    /// on. Most yield points never ask: the part of them that is inlined sees that nothing is new,
+    /// and counts nothing.
     pub yields_declined: u64,
-    /// How often a worker was asked by others to give way: for work that became runnable, or for a poll that goes on for
-    /// too long.
+    /// How often a worker was asked to give way, for work that became runnable or for a poll that
+    /// went on for too long.
     pub interrupts: u64,
-    /// How often a worker queued work for others and had to wake nobody, because somebody was awake and looking for
-    /// some: context switches avoided. The others are [`wake_ups`](Self::wake_ups). See also
-    /// [`hand_offs`](Self::hand_offs).
+    /// How often a worker queued work for others and woke none, because one was awake and
+    /// searching: context switches avoided. Those that were not avoided are
+    /// [`wake_ups`](Self::wake_ups). See also [`hand_offs`](Self::hand_offs).
     pub wake_ups_avoided: u64,
-    /// How many wake-ups were lost: work was queued beside an idle worker, no worker searched and no thread was left to wake
-    /// one, until the monitor did. Expected to be zero. Anything else is a bug in this runtime: please report it.
+    /// How many wake-ups were lost: work was queued beside an idle worker, no worker searched, and
+    /// no thread but the monitor was left to wake one. Expected to be zero. Anything else is a bug
+    /// in this runtime: please report it.
     ///
-    /// A thread that queues work and loses its CPU before it wakes a worker is not counted, however long that lasts, nor is
-    /// a wake-up that was made good by the next one within 10 ms. Only Linux tells the two apart; elsewhere this stays zero.
+    /// A thread that queues work and loses its CPU before it wakes a worker is not counted, however
+    /// long that lasts, nor is a wake-up that was made good by the next one within 10 ms. Only
+    /// Linux tells the two apart; elsewhere this stays zero.
     pub monitor_rescues: u64,
-    /// Depth of the global queue: what was made runnable outside of the workers, or was too much for one of them.
+    /// Depth of the global queue: what was made runnable outside of the workers, or was too much
+    /// for one of them.
     pub injector: usize,
-    /// Depth of the yield queue: what has given way, and background tasks for which there is no worker.
+    /// Depth of the yield queue: what has given way, and background tasks for which there is no
+    /// worker.
     pub yield_queue: usize,
     /// [Blocking jobs](crate::spawn_blocking) that wait for a thread, of both classes.
     pub blocking_queued: usize,
     /// Blocking jobs that are being run.
     pub blocking_running: usize,
-    /// Threads for blocking jobs, busy or not, and those that stand in for workers.
+    /// Threads for blocking jobs, busy or not, and threads that stand in for workers.
     pub blocking_threads: usize,
     /// [Preemptible](crate::task::Builder::preemptible) tasks that wait for a lowered thread.
     pub lowered_queued: usize,
     /// Preemptible tasks that are being polled.
     pub lowered_running: usize,
-    /// Lowered threads for preemptible tasks, busy or not. Those for background blocking jobs are among
-    /// [`blocking_threads`](Self::blocking_threads).
+    /// Lowered threads for preemptible tasks, busy or not. Those for background blocking jobs are
+    /// among [`blocking_threads`](Self::blocking_threads).
     pub lowered_threads: usize,
-    /// Whether the system has refused to lower a thread: then nothing is preempted for the foreground.
+    /// Whether the system has refused to lower a thread. If so, nothing is preempted for the
+    /// foreground.
     pub lowering_refused: bool,
-    /// How many workers leave the yield queue to the others at the moment, so that lowered threads have their part of the CPUs:
-    /// they want some, and polite tasks would take all. A worker that rests runs everything else.
+    /// How many workers leave the yield queue to the others at the moment. They do so if lowered
+    /// threads want a part of the CPUs, of which polite tasks would take all. A worker that rests
+    /// runs everything else.
     pub resting_workers: usize,
     /// How many background polls did not return in time on their worker: they were
-    /// [overrun](crate::Builder::preempt_background). Few, for tasks from the same place are polled on lowered threads afterwards.
+    /// [overrun](crate::Builder::preempt_background). There are few, since tasks from the same
+    /// place are polled on lowered threads afterwards.
     pub overruns: u64,
     /// How long polls on lowered threads had a CPU, all together.
     pub lowered_time: Duration,
-    /// Tasks that have not ended, and have waited for something at least once or have a name. A task that was never pending
-    /// is not counted: nobody has to know of it. Nor are blocking jobs.
+    /// Tasks that have not ended, and have waited for something at least once or have a name. A
+    /// task without a name that was never pending is not counted, since the runtime keeps no list
+    /// of such tasks. Nor are blocking jobs.
     pub tasks: usize,
     /// The workers, by their numbers.
     pub workers: Vec<WorkerMetrics>,
-    /// How often a [spare worker](crate::Builder::max_spare_workers) was put beside a poll that did not return.
+    /// How often a [spare worker](crate::Builder::max_spare_workers) was put beside a poll that did
+    /// not return.
     pub spares_sent: u64,
     /// How many spare workers there are at the moment.
     pub spares_at_work: usize,
-    /// The spare workers that were ever at work. Sums over all workers have them in.
+    /// The spare workers that were ever at work. Sums over all workers include them.
     pub spare_workers: Vec<WorkerMetrics>,
 }
 
 /// The figures of one worker: a part of [`Metrics`].
 ///
-/// A worker is a place: if its thread blocks in a task, another takes over, and it counts as the same.
+/// A worker is a place, not a thread: if its thread blocks in a task, another thread takes over,
+/// and the figures go on.
 ///
 /// # Examples
 ///
@@ -128,34 +145,33 @@ pub struct Metrics {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WorkerMetrics {
-    /// Depth of its own queue.
+    /// Depth of the worker's own queue.
     pub deque: usize,
-    /// Whether its slot is full, the place of the task that is run next: one or zero.
+    /// Whether the worker's slot, which holds the task to run next, is full: one or zero.
     pub slot: usize,
-    /// Depth of its queue of [pinned](crate::spawn_pinned) tasks.
+    /// Depth of the worker's queue of [pinned](crate::spawn_pinned) tasks.
     pub inbox: usize,
-    /// For how long it was not parked: in polls, or looking for work, or waiting for a CPU of the machine.
+    /// For how long the worker was not parked: in polls, searching, or waiting for a CPU of the
+    /// machine.
     pub busy: Duration,
-    /// How many polls it has made.
+    /// How many polls the worker has made.
     pub polls: u64,
-    /// How many of them were of a task that the task before had woken or spawned: no other worker had to be woken for it.
+    /// How many of the worker's polls were of a task that the task before had woken or spawned. No
+    /// other worker had to be woken for it.
     pub hand_offs: u64,
-    /// How often it has parked for lack of work.
+    /// How often the worker has parked for lack of work.
     pub parks: u64,
-    /// How often it was woken for work that somebody else had.
+    /// How often the worker was woken for work that another thread had.
     pub wake_ups: u64,
-    /// How often it has stolen from another.
+    /// How often the worker has stolen from another.
     pub steals: u64,
-    /// How many tasks it has got in that way, about: those that a third worker takes away at the same moment are missed.
+    /// About how many tasks the worker has stolen: tasks that a third worker takes away at the same
+    /// moment are missed.
     pub stolen: u64,
 }
 
 impl Metrics {
-    /// The scheduling latency of a class.
-    ///
-    /// # Examples
-    ///
-    /// See [`Metrics`].
+    /// Returns the scheduling latency of a class. See [`Metrics`] for an example.
     pub fn scheduling_latency(&self, class: Class) -> &Histogram {
         match class {
             Class::Foreground => &self.foreground_latency,
@@ -167,61 +183,39 @@ impl Metrics {
         self.workers.iter().chain(&self.spare_workers).map(figure).sum()
     }
 
-    /// The polls of all workers.
-    ///
-    /// # Examples
-    ///
-    /// See [`Metrics`].
+    /// Returns the number of polls of all workers. See [`Metrics`] for an example.
     pub fn polls(&self) -> u64 {
         self.sum(|worker| worker.polls)
     }
 
-    /// The [hand-offs](WorkerMetrics::hand_offs) of all workers.
-    ///
-    /// # Examples
-    ///
-    /// See [`Metrics`].
+    /// Returns the number of [hand-offs](WorkerMetrics::hand_offs) of all workers. See [`Metrics`]
+    /// for an example.
     pub fn hand_offs(&self) -> u64 {
         self.sum(|worker| worker.hand_offs)
     }
 
-    /// How often any worker has parked.
-    ///
-    /// # Examples
-    ///
-    /// See [`Metrics`].
+    /// Returns how often any worker has parked. See [`Metrics`] for an example.
     pub fn parks(&self) -> u64 {
         self.sum(|worker| worker.parks)
     }
 
-    /// How often any worker was woken.
-    ///
-    /// # Examples
-    ///
-    /// See [`Metrics`].
+    /// Returns how often any worker was woken. See [`Metrics`] for an example.
     pub fn wake_ups(&self) -> u64 {
         self.sum(|worker| worker.wake_ups)
     }
 
-    /// How often any worker has stolen from another.
-    ///
-    /// # Examples
-    ///
-    /// See [`Metrics`].
+    /// Returns how often any worker has stolen from another. See [`Metrics`] for an example.
     pub fn steals(&self) -> u64 {
         self.sum(|worker| worker.steals)
     }
 
-    /// How many tasks were stolen.
-    ///
-    /// # Examples
-    ///
-    /// See [`Metrics`].
+    /// Returns how many tasks were stolen. See [`Metrics`] for an example.
     pub fn stolen(&self) -> u64 {
         self.sum(|worker| worker.stolen)
     }
 
-    /// What has come since `earlier`, of the same runtime. Depths are those of now.
+    /// Returns what has come since `earlier`, of the same runtime. Figures of the moment are those
+    /// of `self`.
     ///
     /// # Examples
     ///

@@ -6,7 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::task::Waker;
 
-/// Aborts a task; does not wait for it, and does not keep it from finishing. Cheap to clone.
+/// Aborts a task. Does not wait for it, and does not keep it from finishing. Cheap to clone.
 ///
 /// # Examples
 ///
@@ -21,13 +21,13 @@ use std::task::Waker;
 #[derive(Clone)]
 pub struct AbortHandle {
     id: Id,
-    // `None` if the task had been joined when this was made.
+    /// `None` if the task had been joined when this handle was made.
     task: Option<Target>,
 }
 
 #[derive(Clone)]
 struct Target {
-    // In the allocation that `_waker` holds a reference to.
+    /// The task's metadata, in the allocation that `_waker` holds a reference to.
     meta: NonNull<Meta>,
     _waker: Waker,
 }
@@ -35,9 +35,11 @@ struct Target {
 impl UnwindSafe for AbortHandle {}
 impl RefUnwindSafe for AbortHandle {}
 
-// SAFETY: the metadata is `Sync`, and the waker keeps it in place.
+// SAFETY: `meta` is only read, and `Meta` is `Sync`. `_waker`, which moves along, keeps the
+// metadata in place.
 unsafe impl Send for Target {}
-// SAFETY: as above.
+// SAFETY: a `&Target` gives access to the metadata, which is `Sync`, and to a waker, which is too.
+// `_waker` keeps the metadata in place.
 unsafe impl Sync for Target {}
 
 impl AbortHandle {
@@ -45,7 +47,7 @@ impl AbortHandle {
         Self { id, task: task.map(|meta| Target { meta: NonNull::from(meta), _waker: meta.waker() }) }
     }
 
-    /// Ends the task at its next chance; see [`JoinHandle::abort`](super::JoinHandle::abort).
+    /// Ends the task at its next chance, as [`JoinHandle::abort`](super::JoinHandle::abort) says.
     ///
     /// # Examples
     ///
@@ -58,13 +60,15 @@ impl AbortHandle {
     /// ```
     pub fn abort(&self) {
         if let Some(task) = &self.task {
-            // SAFETY: the waker is a reference to the task's allocation, where the metadata lives.
+            // SAFETY: `meta` points to metadata that was written before the handle was made, and
+            // the waker beside it holds a reference to the allocation that the metadata lives in.
+            // Nothing has a mutable reference to it.
             unsafe { task.meta.as_ref() }.abort();
         }
     }
 
-    /// Whether the task's future is gone, one way or another. Its output may take a moment longer to reach its
-    /// [`JoinHandle`](super::JoinHandle).
+    /// Returns whether the task's future has been dropped, finished or not. The task's output may
+    /// take a moment longer to reach its [`JoinHandle`](super::JoinHandle).
     ///
     /// # Examples
     ///
@@ -77,11 +81,13 @@ impl AbortHandle {
     /// });
     /// ```
     pub fn is_finished(&self) -> bool {
-        // SAFETY: as in `abort`.
+        // SAFETY: `meta` points to metadata that was written before the handle was made, and the
+        // waker beside it holds a reference to the allocation that the metadata lives in. Nothing
+        // has a mutable reference to it.
         self.task.as_ref().is_none_or(|task| unsafe { task.meta.as_ref() }.has_ended())
     }
 
-    /// The task's number.
+    /// Returns the task's number.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Spawning with more to say.
+//! Spawning with settings: a name, a class, a worker, preemption.
 
 use super::{AbortHandle, Class, JoinHandle, JoinSet};
 use crate::runtime::{Handle, context};
@@ -20,16 +20,16 @@ use std::panic::Location;
 #[must_use = "a task builder does nothing until it spawns"]
 pub struct Builder {
     name: Option<Box<str>>,
-    // Inherited if not given.
+    /// The parent's class if not set.
     class: Option<Class>,
-    // Of a pinned task.
+    /// The worker of a pinned task; chosen by the runtime if not set.
     worker: Option<usize>,
-    // Learnt if not given.
+    /// Learnt from the task's polls if not set.
     preemptible: Option<bool>,
 }
 
 impl Builder {
-    /// A builder for a task without a name.
+    /// Returns a builder for a task without a name.
     ///
     /// # Examples
     ///
@@ -40,7 +40,7 @@ impl Builder {
         Self::default()
     }
 
-    /// The name by which reports call the task.
+    /// Sets the name by which reports call the task.
     ///
     /// # Examples
     ///
@@ -52,8 +52,8 @@ impl Builder {
         self
     }
 
-    /// Whether the task belongs to the foreground or to the background. By default it is of its parent's class: that of
-    /// the task which spawns it, or the foreground if no task does.
+    /// Sets whether the task belongs to the foreground or to the background. By default it has its
+    /// parent's class: that of the task that spawns it, or the foreground if no task does.
     ///
     /// # Examples
     ///
@@ -61,7 +61,7 @@ impl Builder {
     /// use giveway::task::{Builder, Class};
     ///
     /// giveway::spawn_background(async {
-    ///     // Somebody waits for this one:
+    ///     // A caller waits for this one:
     ///     Builder::new().class(Class::Foreground).spawn(async { println!("done") });
     /// });
     /// ```
@@ -70,29 +70,42 @@ impl Builder {
         self
     }
 
-    /// Whether the OS is to preempt the polls of the task, at any instruction, for whatever else there is to run. By default the
-    /// runtime learns that of background tasks, [from their polls](crate::Builder::preempt_background). `true` is for background
-    /// work of which you know that its polls are long and that you cannot cut: a compressor, a sort, somebody else's library. The
-    /// task is of the [background](Class::Background) then, whatever the class says. `false` is for tasks that must not lose
-    /// their CPU, because they share a lock with the foreground: workers poll them, however long that takes. (Of a blocking job only
-    /// `true` says something: one of the background runs on such threads anyway. A pinned task stays on its worker.)
+    /// Sets whether the OS preempts the polls of the task, at any instruction, for whatever else
+    /// there is to run. By default the runtime learns that of background tasks,
+    /// [from their polls](crate::Builder::preempt_background).
     ///
-    /// A preemptible task never runs on a worker. Its polls are made by threads of the lowest priority, first come, first served. There
-    /// are as many as workers, and more only if tasks wait and none of those that run comes back for a tenth of a second. With polite
-    /// background tasks they share what the foreground leaves of the CPUs. A foreground task that becomes runnable does not wait
-    /// for such a poll, not even for its next yield point: the kernel takes the CPU away. For the same reason **a lock that the
-    /// task holds may stay taken while others go first**: whatever waits for the lock then waits for the background.
-    /// A task that shares locks with the foreground is better off with yield points where it holds none
+    /// - `true` is for background work of which you know that its polls are long and that you
+    ///   cannot cut: a compressor, a sort, a library that is not yours. The task is of the
+    ///   [background](Class::Background) then, whatever the class says.
+    /// - `false` is for tasks that must not lose their CPU, because they share a lock with the
+    ///   foreground. Workers poll them, however long that takes.
+    ///
+    /// Of a blocking job only `true` changes anything: a background job runs on such threads
+    /// anyway. A pinned task stays on its worker.
+    ///
+    /// A preemptible task never runs on a worker. Threads of the lowest priority poll such tasks,
+    /// first come, first served. There are as many of these threads as workers, and more only if
+    /// tasks wait and none of the running polls returns for a tenth of a second. Together with
+    /// polite background tasks they share what the foreground leaves of the CPUs. A foreground task
+    /// that becomes runnable does not wait for such a poll, not even for its next yield point: the
+    /// kernel takes the CPU away.
+    ///
+    /// For the same reason **a lock that the task holds may stay taken while others go first**:
+    /// whatever waits for the lock then waits for the background. A task that shares locks with the
+    /// foreground is better off with yield points where it holds none
     /// ([`yield_now_if_busy`](crate::yield_now_if_busy)).
     ///
-    /// Yield points in the task give way to other preemptible tasks, every 10 ms. A blocking job does the same without being
-    /// told: [`spawn_blocking`](crate::spawn_blocking) in a background task.
+    /// Yield points in the task give way to other preemptible tasks, every 10 ms. A blocking job
+    /// runs at the lowest priority without this setting if it is of the background:
+    /// [`spawn_blocking`](crate::spawn_blocking) in a background task.
     ///
     /// # Not guaranteed
     ///
-    /// That the system lowers the threads: it may refuse, and has no such thing outside of Linux.
-    /// [`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused) tells. If it does not even start one, workers poll
-    /// the task. Nor any part of the CPUs while the foreground, or another process, wants all of them.
+    /// That the system lowers the threads: it may refuse, and outside of Linux there is no such
+    /// thing. [`Metrics::lowering_refused`](crate::metrics::Metrics::lowering_refused) tells. If
+    /// the system does not even start a thread, workers poll the task.
+    ///
+    /// Nor any part of the CPUs while the foreground, or another process, wants all of them.
     ///
     /// # Examples
     ///
@@ -109,11 +122,11 @@ impl Builder {
         self
     }
 
-    /// Spawns onto the current runtime, like [`spawn`](super::spawn).
+    /// Spawns a task onto the current runtime, like [`spawn`](super::spawn).
     ///
     /// # Panics
     ///
-    /// Where [`spawn`](super::spawn) does.
+    /// Panics where [`spawn`](super::spawn) does.
     ///
     /// # Examples
     ///
@@ -134,11 +147,11 @@ impl Builder {
         context::spawn(self.name, self.class, Location::caller(), future)
     }
 
-    /// Spawns onto the runtime of `handle`.
+    /// Spawns a task onto the runtime of `handle`.
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -160,11 +173,12 @@ impl Builder {
         context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
     }
 
-    /// As [`spawn_blocking`](Self::spawn_blocking), in the runtime of `handle`.
+    /// Runs a function on a thread where it may block, like
+    /// [`spawn_blocking`](Self::spawn_blocking), in the runtime of `handle`.
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -184,9 +198,9 @@ impl Builder {
         blocking::spawn_on(&handle.shared, self.name, class, Location::caller(), f)
     }
 
-    /// The worker that a [pinned](Self::spawn_pinned) task stays on: one of
-    /// [`Handle::workers`](crate::Handle::workers), from 0. By default the one with the fewest. Other tasks move at will,
-    /// and take no notice.
+    /// Sets the worker that a [pinned](Self::spawn_pinned) task stays on: one of
+    /// [`Handle::workers`](crate::Handle::workers), from 0. By default that is one with few pinned
+    /// tasks. Tasks that are not pinned move between workers, and ignore this setting.
     ///
     /// # Examples
     ///
@@ -203,12 +217,13 @@ impl Builder {
         self
     }
 
-    /// Spawns a future that stays on one worker's thread, like [`spawn_pinned`](crate::spawn_pinned).
+    /// Spawns a future that stays on one worker's thread, like
+    /// [`spawn_pinned`](crate::spawn_pinned).
     ///
     /// # Panics
     ///
-    /// Where [`spawn`](super::spawn) does; if the runtime does not have the worker that was chosen; and if the task is to be
-    /// [preemptible](Self::preemptible) too.
+    /// Panics where [`spawn`](super::spawn) does, if the runtime does not have the worker that was
+    /// chosen, and if the task is to be [preemptible](Self::preemptible) too.
     ///
     /// # Examples
     ///
@@ -227,16 +242,14 @@ impl Builder {
         pinned::spawn_on(&shared, self.name, self.class, self.worker, Location::caller(), f)
     }
 
-    /// As [`spawn_pinned`](Self::spawn_pinned), in the runtime of `handle`.
+    /// Spawns a future that stays on one worker's thread, like
+    /// [`spawn_pinned`](Self::spawn_pinned), in the runtime of `handle`. See
+    /// [`on_worker`](Self::on_worker) for an example.
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`, if the runtime does not have the worker that was chosen, and if the task is to be
-    /// [preemptible](Self::preemptible) too.
-    ///
-    /// # Examples
-    ///
-    /// See [`on_worker`](Self::on_worker).
+    /// Panics in the child of a `fork`, if the runtime does not have the worker that was chosen,
+    /// and if the task is to be [preemptible](Self::preemptible) too.
     #[track_caller]
     pub fn spawn_pinned_on<F, Fut>(self, f: F, handle: &Handle) -> JoinHandle<Fut::Output>
     where
@@ -248,12 +261,15 @@ impl Builder {
         pinned::spawn_on(&handle.shared, self.name, self.class, self.worker, Location::caller(), f)
     }
 
-    /// Runs a function on a thread where it may block, like [`spawn_blocking`](crate::spawn_blocking). Its name is in the
-    /// report of a [shutdown](crate::ShutdownReport) that it holds up.
+    /// Runs a function on a thread where it may block, like
+    /// [`spawn_blocking`](crate::spawn_blocking).
+    ///
+    /// The job's name is in the report of a [shutdown](crate::ShutdownReport) that waits for the
+    /// job.
     ///
     /// # Panics
     ///
-    /// Where [`spawn`](super::spawn) does.
+    /// Panics where [`spawn`](super::spawn) does.
     ///
     /// # Examples
     ///
@@ -273,11 +289,11 @@ impl Builder {
         blocking::spawn(self.name, class, Location::caller(), f)
     }
 
-    /// Spawns onto the current runtime and adds the task to a set.
+    /// Spawns a task onto the current runtime and adds it to a set.
     ///
     /// # Panics
     ///
-    /// Where [`spawn`](super::spawn) does.
+    /// Panics where [`spawn`](super::spawn) does.
     ///
     /// # Examples
     ///
@@ -297,7 +313,7 @@ impl Builder {
         set.add(self.spawn(future))
     }
 
-    /// A job that is to be preempted is one of the background.
+    /// Returns the class of a blocking job: one that is to be preempted is of the background.
     fn class_of_job(&self) -> Option<Class> {
         if self.preemptible == Some(true) { Some(Class::Background) } else { self.class }
     }

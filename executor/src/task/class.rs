@@ -5,7 +5,7 @@ use crate::runtime::context;
 use std::future::Future;
 use std::panic::Location;
 
-/// Whether somebody waits for a task, or it may wait for everybody else.
+/// Whether a task runs as soon as a worker is free for it, or waits until nothing else can run.
 ///
 /// # Examples
 ///
@@ -20,37 +20,44 @@ use std::panic::Location;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Class {
-    /// Runs as soon as there is a worker for it. What [`spawn`](super::spawn) makes, unless a background task calls it.
+    /// Runs as soon as there is a worker for it. [`spawn`](super::spawn) makes such a task, unless
+    /// a background task calls it.
     #[default]
     Foreground,
-    /// Runs when nothing else can. What [`spawn_background`] makes.
+    /// Runs when nothing else can. [`spawn_background`] makes such a task.
     Background,
 }
 
-/// Spawns a future as a background task of the current runtime: it runs on whatever the foreground leaves over.
+/// Spawns a future as a background task of the current runtime: it runs on whatever the foreground
+/// leaves over.
 ///
-/// Every time the task becomes runnable while no worker is idle it waits in the yield queue, from which workers take
-/// something only when nothing else is runnable anywhere. When its [budget](crate::budget) is spent it goes there too.
-/// And when foreground work becomes runnable while it runs, its next operation on any resource that spends the budget is
-/// cut short as if the budget were spent. So code that has no yield points in it gets out of the way all the same, as
-/// long as it awaits something that spends the budget, or really has to wait, now and then. A channel of another crate
-/// that always has something does neither: wrap it in [`budget::cooperative`](crate::budget::cooperative). A long
-/// computation should call [`yield_now_if_busy`](crate::yield_now_if_busy). If it cannot, the kernel preempts it: once a poll has
-/// not returned in time, tasks from the same place are polled on threads of the lowest priority
+/// Every time the task becomes runnable while no worker is idle, it goes into the yield queue.
+/// Workers take from that queue only when nothing else is runnable anywhere. The task goes there
+/// too when its [budget](crate::budget) is spent. And when foreground work becomes runnable while
+/// the task runs, its next operation on any resource that spends the budget is cut short as if the
+/// budget were spent.
+///
+/// So code without yield points gets out of the way all the same, as long as it now and then awaits
+/// something that spends the budget, or really has to wait. A channel of another crate that always
+/// has something does neither: wrap it in [`budget::cooperative`](crate::budget::cooperative). A
+/// long computation should call [`yield_now_if_busy`](crate::yield_now_if_busy). If it cannot, the
+/// kernel preempts it: once a poll has not returned in time, tasks from the same place are polled
+/// on threads of the lowest priority
 /// ([`Builder::preempt_background`](crate::Builder::preempt_background)).
 ///
-/// What it spawns onto its own runtime is of the background too, unless a [`Builder`](super::Builder::class) says
-/// otherwise. In all other
-/// respects it is like [`spawn`](super::spawn).
+/// What the task spawns onto its own runtime is of the background too, unless a
+/// [`Builder`](super::Builder::class) says otherwise. In all other respects the task is like one of
+/// [`spawn`](super::spawn).
 ///
 /// # Not guaranteed
 ///
-/// That it runs at all, on a machine whose foreground never leaves a worker free:
-/// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. Nor any order among background tasks.
+/// That the task runs at all, on a machine whose foreground never leaves a worker free:
+/// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. Nor any order among
+/// background tasks.
 ///
 /// # Panics
 ///
-/// Where [`spawn`](super::spawn) does.
+/// Panics where [`spawn`](super::spawn) does.
 ///
 /// # Examples
 ///
@@ -82,11 +89,8 @@ where
     context::spawn(None, Some(Class::Background), Location::caller(), future)
 }
 
-/// The class of the task that runs on this thread; the foreground if none does.
-///
-/// # Examples
-///
-/// See [`Class`].
+/// Returns the class of the task that runs on this thread, or the foreground if none does. See
+/// [`Class`] for an example.
 pub fn class() -> Class {
     context::current_class()
 }

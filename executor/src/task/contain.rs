@@ -1,37 +1,40 @@
 //! Keeping user code's panics where they belong.
 //!
-//! async-task aborts the process when a future or an output panics in its destructor, and a panic that escapes into
-//! a worker would kill it. So every piece of user code that the runtime runs, destructors too, runs in here. One is
-//! out of our reach: the waker of whoever awaits a task is async-task's to clone, wake and drop, and if that panics the
-//! process aborts.
+//! async-task aborts the process when a future or an output panics in its destructor, and a panic
+//! that escapes into a worker would end the worker's thread. So all user code that the runtime
+//! runs, destructors included, runs in [`contain`] or [`drop_contained`]. The waker of a task's
+//! awaiter is an exception: async-task clones, wakes and drops it, and the process aborts if that
+//! panics.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a panic carries.
+/// The payload of a panic.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
-/// What a panic said, if its payload is text.
+/// Returns the message of a panic, if its payload is text.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> Option<&str> {
     payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
-/// Runs user code and hands back the payload if it panics.
+/// Runs user code, and returns the payload if it panics.
 ///
 /// # Unwind safety
 ///
-/// Whatever `f` leaves half-done is dropped and never run again, or is the user's own shared state, which has to
-/// defend itself (that is what lock poisoning is for).
+/// What `f` leaves half-done is either dropped and never run again, or it is the user's own shared
+/// state, which has to defend itself, as a mutex does by poisoning.
 #[inline]
 pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// How many payloads that panic in their own destructor are dropped one after the other.
+/// The number of payloads that panic in their destructors and are still dropped, one after the
+/// other.
 const PAYLOADS: usize = 16;
 
 /// Drops a value whose destructor may panic, with a payload whose destructor may panic in turn.
+/// After `PAYLOADS` such payloads the next one is leaked.
 pub(crate) fn drop_contained<T>(value: T) {
     let Err(mut payload) = contain(|| drop(value)) else { return };
     for _ in 0..PAYLOADS {
@@ -40,13 +43,14 @@ pub(crate) fn drop_contained<T>(value: T) {
             Err(next) => payload = next,
         }
     }
-    // Somebody makes bombs out of bombs. This one is leaked, and nothing else.
+    // Each payload panics with the next one, perhaps without end. This one is leaked, and nothing
+    // else.
     std::mem::forget(payload);
 }
 
-/// A value that drops without unwinding.
+/// A value whose drop does not unwind.
 ///
-/// The panic message has gone to the panic hook by then; there is nobody left to hand the payload to.
+/// The panic hook has the message by then, and no handle is left that could take the payload.
 pub(crate) struct Contained<T>(ManuallyDrop<T>);
 
 impl<T> Contained<T> {
@@ -58,7 +62,8 @@ impl<T> Contained<T> {
     #[inline]
     pub(crate) fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never dropped, so the value is taken out once.
+        // SAFETY: the value is initialized. `this` is not dropped and not used again, so the value
+        // is taken out once.
         unsafe { ManuallyDrop::take(&mut this.0) }
     }
 }
@@ -68,7 +73,8 @@ impl<T> Drop for Contained<T> {
         if !std::mem::needs_drop::<T>() {
             return;
         }
-        // SAFETY: in `drop`, and `into_inner` prevents `drop`: the value is taken out once.
+        // SAFETY: the value is initialized: `into_inner`, which takes it out as well, prevents this
+        // drop. It is taken out once, here, and not used again.
         drop_contained(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }

@@ -5,10 +5,11 @@ use std::any::Any;
 use std::fmt;
 use std::panic::Location;
 
-/// The task did not finish: it panicked, or it was cancelled.
+/// The error of a task that did not finish: it panicked, or it was cancelled.
 ///
-/// Cancelled means aborted, or dropped by the shutdown of its runtime; or, for a
-/// [blocking](crate::spawn_blocking) job, that the OS refused a thread to run it on.
+/// A task is cancelled if it was aborted or if the shutdown of its runtime dropped it. A
+/// [blocking](crate::spawn_blocking) job is also cancelled if the OS refused to start a thread for
+/// it.
 ///
 /// # Examples
 ///
@@ -22,7 +23,8 @@ use std::panic::Location;
 /// ```
 pub struct JoinError(Box<Inner>);
 
-/// Boxed: a task without an output then has a result of one word, which is moved three times on its way out.
+/// The parts of an error. Boxed, so that the result of a task without an output has one word: it is
+/// moved three times on its way out.
 struct Inner {
     id: Id,
     name: Option<Box<str>>,
@@ -34,12 +36,13 @@ pub(crate) enum Reason {
     Aborted,
     ShutDown,
     Panicked(Payload),
-    /// The OS gave no thread to run it on.
+    /// The OS refused to start a thread for the job, with this error.
     Refused(Box<str>),
 }
 
-// SAFETY: a payload need not be `Sync`, but by `&Inner` one can only reach it as a `&str` or a `&String`, which are;
-// asking a value for its type does not touch the value. Everything else needs ownership, for which `Send` is enough.
+// SAFETY: all fields but the payload are `Sync`. A payload need not be, but a `&Inner` gives access
+// to it only as a `&str` or a `&String`, which are, and asking a value for its type does not touch
+// the value. Everything else needs ownership of the payload, for which `Send` is enough.
 unsafe impl Sync for Inner {}
 
 impl JoinError {
@@ -54,7 +57,8 @@ impl JoinError {
         panic_message(&**payload)
     }
 
-    /// Whether the task was aborted, or dropped with its runtime.
+    /// Returns whether the task was cancelled: aborted, dropped with its runtime, or, for a
+    /// blocking job, refused a thread.
     ///
     /// # Examples
     ///
@@ -69,7 +73,7 @@ impl JoinError {
         !self.is_panic()
     }
 
-    /// Whether the task panicked.
+    /// Returns whether the task panicked.
     ///
     /// # Examples
     ///
@@ -82,11 +86,11 @@ impl JoinError {
         matches!(self.0.reason, Reason::Panicked(_))
     }
 
-    /// What the task panicked with, for [`std::panic::resume_unwind`].
+    /// Returns the payload of the task's panic, for [`std::panic::resume_unwind`].
     ///
     /// # Panics
     ///
-    /// If the task was cancelled. See [`try_into_panic`](Self::try_into_panic).
+    /// Panics if the task was cancelled; [`try_into_panic`](Self::try_into_panic) does not.
     ///
     /// # Examples
     ///
@@ -104,11 +108,11 @@ impl JoinError {
         }
     }
 
-    /// What the task panicked with.
+    /// Returns the payload of the task's panic.
     ///
     /// # Errors
     ///
-    /// The error itself, if the task was cancelled.
+    /// Returns the error itself if the task was cancelled.
     ///
     /// # Examples
     ///
@@ -125,7 +129,7 @@ impl JoinError {
         }
     }
 
-    /// The task that did not finish.
+    /// Returns the number of the task that did not finish.
     ///
     /// # Examples
     ///
@@ -156,7 +160,8 @@ impl fmt::Display for JoinError {
     }
 }
 
-/// In tokio's form, which has no place for the name of the task and where it was spawned: those are in the `Display`.
+/// The error in tokio's form. That has no place for the task's name and for where it was spawned:
+/// both are in the `Display`.
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.0.id;

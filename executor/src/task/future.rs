@@ -1,4 +1,5 @@
-//! The future that async-task sees: the user's, with panics caught, aborts obeyed and the registry told.
+//! The future that async-task polls. It wraps the user's future: it catches panics, obeys aborts,
+//! and keeps the registry up to date.
 
 use super::contain::{Contained, contain, drop_contained};
 use super::error::Reason;
@@ -15,10 +16,10 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 use std::task::{Context, Poll};
 
-/// What the task's allocation holds once the future is done.
+/// What the task's allocation holds once the future has finished.
 pub(crate) type Output<T> = Contained<Result<T, JoinError>>;
 
-/// Allocates a task. It is in no queue yet; the caller pushes the `Runnable`.
+/// Allocates a task. The task is in no queue yet: the caller pushes the `Runnable`.
 #[inline]
 pub(crate) fn allocate<F>(
     shared: *const Shared,
@@ -34,7 +35,7 @@ where
     allocate_with(shared, name, class, location, future, worker::schedule)
 }
 
-/// As [`allocate`], with a schedule function of its own.
+/// Allocates a task like [`allocate`], with a schedule function of its own.
 #[inline]
 pub(crate) fn allocate_with<F>(
     shared: *const Shared,
@@ -48,34 +49,44 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // The schedule function captures nothing. async-task then keeps no reference of its own while it runs, which
-    // saves two read-modify-writes a wake-up; the price is that `schedule` must not touch the task after its push.
+    // The schedule function captures nothing. async-task then keeps no reference of its own while
+    // the function runs, which saves two read-modify-writes a wake-up. The price is that `schedule`
+    // must not touch the task after its push.
     //
     // The closure captures the future and nothing else, so that it is moved as one piece.
     let (runnable, task) = async_task::Builder::new()
         .metadata(InPlace::unwritten())
         .spawn(|place| TaskFuture { meta: place.address(), future: Some(future) }, WithInfo(schedule));
-    // SAFETY: the task is in no queue, nor polled, nor dropped: nobody else looks at its metadata yet.
+    // SAFETY: this is the first access to the metadata, and the only `write`. No other thread can
+    // reach it: the task is in no queue, and has been neither polled nor dropped.
     let meta = unsafe { runnable.metadata().write(Meta::new(shared, name, class, location)) };
     meta.remember_waker(runnable.waker());
     (runnable, JoinHandle::new(task))
 }
 
 thread_local! {
-    // Why the job that is being ended on this thread was not run.
+    /// Why the job that is being ended on this thread was not run. Set by `refuse`, taken by the
+    /// poll that ends the job.
     static REFUSAL: Cell<Option<Box<str>>> = const { Cell::new(None) };
-    // The task whose future is being polled on this thread; null if none is.
+    /// The task whose future is being polled on this thread; null if none is. Written by
+    /// `poll_future`.
     static POLLED: Cell<*const Meta> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls `f` with the task whose future is being polled on this thread, if one is. Not as soon and as long as its worker is
-/// busy with it: whoever awaits a task is woken when it may be gone, and a waker is anybody's code.
+/// Calls `f` with the task whose future is being polled on this thread, if one is.
+///
+/// There is none outside of the future's own `poll`, although the thread is still busy with the
+/// task: async-task wakes the awaiter when the task may be freed already, and that waker may be any
+/// code.
 pub(crate) fn with_polled<R>(f: impl FnOnce(Option<&Meta>) -> R) -> R {
-    // SAFETY: null, or in the allocation of a task that is being polled further up this very stack.
+    // SAFETY: the pointer is null, or it points into the allocation of a task that is being polled
+    // further up this stack. That poll holds a reference to the task, and `poll_future` resets the
+    // pointer before the poll returns or unwinds. Nothing makes a mutable reference to the
+    // metadata.
     f(unsafe { POLLED.get().as_ref() })
 }
 
-/// Ends a job that there is no thread for: its handle says why.
+/// Ends a job that no thread could be started for. Its handle yields the error.
 #[cold]
 pub(crate) fn refuse(job: Runnable, error: &io::Error) {
     REFUSAL.set(Some(error.to_string().into()));
@@ -85,33 +96,44 @@ pub(crate) fn refuse(job: Runnable, error: &io::Error) {
 }
 
 struct TaskFuture<F> {
-    // In the task's allocation, which this future is in too (or in a box that it owns), and outlives it there.
+    /// The metadata, in the task's allocation. This future lives in that allocation too, or in a
+    /// box that the allocation owns, so the metadata outlives it.
     meta: NonNull<Meta>,
-    // `None` once finished. Pinned structurally: dropped in place by the assignment of `None`, never moved.
+    /// `None` once finished. Structurally pinned: the assignment of `None` drops it in place, and
+    /// it is never moved.
     future: Option<F>,
 }
 
-// SAFETY: the pointer is to a `Sync` value that lives as long as the allocation this future is in.
+// SAFETY: `future` is `Send`. `meta` points to a value that is `Sync` and that lives as long as the
+// allocation that owns this future, wherever the future is sent.
 unsafe impl<F: Send> Send for TaskFuture<F> {}
 
 impl<F> TaskFuture<F> {
+    /// Returns the task's metadata.
     fn meta(&self) -> &Meta {
-        // SAFETY: the metadata lives in the allocation that this future lives in, or, if it is so large that async-task
-        // boxes it, in the one that owns it.
+        // SAFETY: the metadata is written before the future is polled or dropped, and nothing makes
+        // a mutable reference to it afterwards. It lives in the allocation that this future lives
+        // in, or, if the future is so large that async-task boxes it, in the allocation that owns
+        // the box.
         unsafe { self.meta.as_ref() }
     }
 
-    /// Polls the future. If that panics, the future is dropped while the panic unwinds, as the locals of a function are:
-    /// [`std::thread::panicking`] is true in its destructors. One that panics itself is contained, where a panic while
-    /// unwinding would abort the process: the handle has the first panic, which is the cause.
+    /// Polls the future.
+    ///
+    /// If that panics, the future is dropped while the panic unwinds, as the locals of a function
+    /// are: [`std::thread::panicking`] is true in its destructors. A destructor that panics too is
+    /// contained, since a panic while unwinding would abort the process. The handle then has the
+    /// first panic, which is the cause.
     #[inline]
     fn poll_future(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output>
     where
         F: Future,
     {
-        /// The way out of a poll that panics.
+        /// Cleans up on the way out of a poll that panics.
         struct Unwinding<'a, F> {
+            /// The future to drop.
             future: &'a mut Option<F>,
+            /// What `POLLED` was before this poll.
             outer: *const Meta,
         }
         impl<F> Drop for Unwinding<'_, F> {
@@ -121,11 +143,13 @@ impl<F> TaskFuture<F> {
                 drop_contained(DropInPlace(self.future));
             }
         }
-        // SAFETY: `future` is not moved out of `this`; it is pinned again below, and dropped in place.
+        // SAFETY: `future` is not moved out of `this`: it is pinned again below, and dropped in
+        // place. `meta` is not pinned.
         let this = unsafe { self.get_unchecked_mut() };
         let unwinding = Unwinding { outer: POLLED.replace(this.meta.as_ptr()), future: &mut this.future };
         let future = unwinding.future.as_mut().expect("async-task does not poll a finished task");
-        // SAFETY: `this` was pinned, and `future` is pinned with it.
+        // SAFETY: `future` lies in `this`, which is pinned, and is not moved until it is dropped in
+        // place.
         let mut future = unsafe { Pin::new_unchecked(future) };
         let polled = giveway_io::driver::poll_task(cx.waker(), || future.as_mut().poll(cx));
         POLLED.set(unwinding.outer);
@@ -156,9 +180,10 @@ impl<F: Future> Future for TaskFuture<F> {
                 Err(payload) => Err(self.panicked(payload)),
             }
         };
-        // Contained from here on: if the future's destructor panics below, the output has to go quietly.
+        // From here on a drop of the output must not unwind: if the future's destructor panics
+        // below, the panic takes the place of the output, which is dropped.
         let result = Contained::new(result);
-        // SAFETY: the future is not moved, but dropped in place.
+        // SAFETY: the future is not moved out of `this`, but dropped in place.
         let this = unsafe { self.get_unchecked_mut() };
         let result = match contain(|| this.future = None) {
             Ok(()) => result,
@@ -173,8 +198,12 @@ impl<F: Future> Future for TaskFuture<F> {
 
 impl<F> Drop for TaskFuture<F> {
     fn drop(&mut self) {
-        // Only a task dropped before its end still has a future here. The unregistering has to come last: until then
-        // shutdown waits for us, and the runtime is there for whatever the destructor does.
+        // The order matters:
+        // 1. The future, if the task is dropped before its end. Shutdown waits for the tasks that
+        //    are registered, so the runtime is still there for what the future's destructor does.
+        // 2. The registry. From here on the runtime may be gone.
+        // 3. The flag for the handles, which promises that the destructors have run. It is in the
+        //    task's allocation, and needs no runtime.
         if self.future.is_some() {
             dropping(self.meta().id, || drop_contained(DropInPlace(&mut self.future)));
         }
@@ -183,7 +212,7 @@ impl<F> Drop for TaskFuture<F> {
     }
 }
 
-/// Ends what it points to without moving it.
+/// Drops the future that it points to in place.
 struct DropInPlace<'a, F>(&'a mut Option<F>);
 
 impl<F> Drop for DropInPlace<'_, F> {

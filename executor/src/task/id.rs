@@ -1,4 +1,5 @@
-//! Task numbers, unique in the process and handed out without a shared counter; and whose destructor runs.
+//! Task numbers, and the task whose destructor runs on a thread. The numbers are unique in the
+//! process and need no counter that all threads write.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A number that no other task of this process has or had.
 ///
-/// Ids say nothing of the order in which tasks were spawned: each thread takes them from a block of its own.
+/// The order of ids is not the order in which tasks were spawned: each thread takes them from a
+/// block of its own.
 ///
 /// # Examples
 ///
@@ -18,18 +20,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(NonZeroU64);
 
+/// The number of ids in a block.
 const BLOCK: u64 = 1 << 12;
 
+/// The number of the next block. Any thread adds to it when it has used up its own block.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    // The last id this thread gave out. At a block's last number, or at zero, a new block is due.
+    /// The last id that this thread gave out. At the last number of a block, or at zero, the thread
+    /// takes a new block.
     static LAST: Cell<u64> = const { Cell::new(0) };
-    // The task whose future or output this thread drops, if it is not the one that runs here.
+    /// The task whose future or output this thread is dropping, if `dropping` says so.
     static DROPPED: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// Runs `f`, which drops the future or the output of this task: their destructors see its id, wherever they run.
+/// Runs `f`, which drops the future or the output of this task. On whatever thread that is, their
+/// destructors see the task's id.
 #[inline]
 pub(super) fn dropping<R>(id: Id, f: impl FnOnce() -> R) -> R {
     struct PutBack(Option<Id>);
@@ -43,7 +49,7 @@ pub(super) fn dropping<R>(id: Id, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The task whose future or output this thread drops, if it is in [`dropping`].
+/// Returns the task whose future or output this thread is dropping, if it is in [`dropping`].
 pub(super) fn dropped() -> Option<Id> {
     DROPPED.get()
 }
@@ -53,7 +59,7 @@ impl Id {
     pub(crate) fn next() -> Self {
         let mut last = LAST.get();
         if last.is_multiple_of(BLOCK) {
-            // Ordering: relaxed, only uniqueness matters.
+            // Ordering: relaxed. Only uniqueness matters, and the numbers publish nothing.
             last = NEXT_BLOCK.fetch_add(1, Relaxed) * BLOCK;
         }
         LAST.set(last + 1);

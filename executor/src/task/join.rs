@@ -13,18 +13,20 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, ready};
 
-/// A task that was spawned: await it for its output, [`abort`](Self::abort) it, or drop it to let it run on alone.
+/// A handle to a spawned task. Await it for the task's output, [`abort`](Self::abort) the task by
+/// it, or drop it to let the task run on detached.
 ///
 /// # Cancel safety
 ///
-/// Awaiting `&mut handle` is cancel safe: an output is never lost, and can be awaited again until it was returned.
+/// Awaiting `&mut handle` is cancel safe: an output is never lost, and can be awaited again until
+/// it has been returned.
 ///
-/// Awaiting spends an operation of the [budget](crate::budget), if the task has finished.
+/// Awaiting spends an operation of the [budget](crate::budget) if the task has finished.
 ///
 /// # Panics
 ///
-/// Polling the handle again after it was ready panics. A waker that panics when it is cloned, woken or dropped by the
-/// task it waits for aborts the process.
+/// Polling the handle again after it was ready panics. A waker that panics when the awaited task
+/// clones, wakes or drops it aborts the process.
 ///
 /// # Examples
 ///
@@ -35,23 +37,28 @@ use std::task::{Context, Poll, ready};
 /// });
 /// ```
 pub struct JoinHandle<T> {
-    // `None` once the output was returned. Taken out to detach on drop: async-task's handle cancels on drop.
+    /// `None` once the output has been returned. Taken out before the handle is dropped, to detach
+    /// the task: async-task's handle would cancel it.
     task: Option<FallibleTask<Output<T>, InPlace>>,
+    /// `Key::meta` if `task` is `Some`, `Key::id` if it is `None`.
     key: Key,
 }
 
-/// Two words make the handle a pair of registers, and not something that is copied through memory.
+/// What a handle needs besides `task`. A union, so that the handle has two words: it is then passed
+/// in a pair of registers, and not copied through memory.
 #[derive(Clone, Copy)]
 union Key {
     /// While `task` is `Some`: the metadata, in the allocation that `task` holds.
     meta: NonNull<Meta>,
-    /// Afterwards: the id.
+    /// Once `task` is `None`: the id.
     id: Id,
 }
 
-// SAFETY: sending the handle sends the output, and nothing else of the task: its metadata is `Sync`.
+// SAFETY: sending the handle sends the right to the output, which is `Send`. The rest of the task
+// that it reaches is the metadata, which is `Sync`, and async-task's state word, which is atomic.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: by reference, only the metadata can be reached, which is `Sync`.
+// SAFETY: a `&JoinHandle` does not reach the output. It reaches the metadata, which is `Sync`, and
+// async-task's state word, which is atomic.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
 impl<T> Unpin for JoinHandle<T> {}
@@ -65,18 +72,21 @@ impl<T> JoinHandle<T> {
         Self { task: Some(task.fallible()), key: Key { meta } }
     }
 
-    /// The task's metadata, until its output was returned.
+    /// Returns the task's metadata, or `None` once the output has been returned.
     #[inline]
     fn meta(&self) -> Option<&Meta> {
         self.task.as_ref()?;
-        // SAFETY: `task` is `Some`, so the key is the metadata.
+        // SAFETY: `task` is `Some`, so `meta` is the field of the union that is valid.
         let meta = unsafe { self.key.meta };
-        // SAFETY: `task` holds the allocation that the metadata is in.
+        // SAFETY: the metadata has been written, and nothing makes a mutable reference to it.
+        // `task` holds the allocation that it is in for as long as `self` is borrowed.
         Some(unsafe { meta.as_ref() })
     }
 
-    /// Lets the task run on alone, or drops its output. Not inlined: a handle that was awaited has no task any more, and the
-    /// code of its drop is in every future that awaits one.
+    /// Detaches the task, or drops its output if it has finished.
+    ///
+    /// Not inlined: a handle that was awaited has no task any more, and the code of its drop is in
+    /// every future that awaits one.
     #[inline(never)]
     fn detach(&mut self) {
         let id = self.id();
@@ -87,14 +97,15 @@ impl<T> JoinHandle<T> {
 
     /// Ends the task at its next chance.
     ///
-    /// If it waits or is queued, a worker drops its future instead of polling it; if it is being polled, that
-    /// happens when the poll returns. The handle then yields a [cancelled](JoinError::is_cancelled) error. A task
-    /// that finished before it noticed yields its output all the same. May be called from anywhere, any number of
-    /// times.
+    /// If the task waits or is queued, its future is dropped when its turn comes, instead of being
+    /// polled. If it is being polled, that happens when the poll has returned. The handle then
+    /// yields a [cancelled](JoinError::is_cancelled) error. A task that finishes before it notices
+    /// the abort yields its output all the same. May be called on any thread, any number of times.
     ///
-    /// A loop whose only awaits are yield points that do not give way stays in one poll; it is asked to return after
-    /// 10 ms. A task that waits in the yield queue is dropped when its turn comes, which on a machine whose foreground
-    /// leaves no worker free may take [as long as that](crate::Builder::yield_patience).
+    /// A loop whose only awaits are yield points that do not give way stays in one poll. The
+    /// runtime asks such a poll to return after 10 ms. A task in the yield queue is dropped when
+    /// its turn comes. On a machine whose foreground leaves no worker free that may take
+    /// [as long as that](crate::Builder::yield_patience).
     ///
     /// # Examples
     ///
@@ -111,7 +122,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// A handle that can abort the task but not wait for it.
+    /// Returns a handle that can abort the task but not wait for it.
     ///
     /// # Examples
     ///
@@ -127,9 +138,10 @@ impl<T> JoinHandle<T> {
         AbortHandle::new(self.id(), self.meta())
     }
 
-    /// Whether the task has finished, one way or another: awaiting it would not wait.
+    /// Returns whether the task has finished, with an output or without: awaiting it would not
+    /// wait.
     ///
-    /// After [`abort`](Self::abort) this stays false until a worker has dropped the future.
+    /// After [`abort`](Self::abort) this stays false until the future has been dropped.
     ///
     /// # Examples
     ///
@@ -140,11 +152,12 @@ impl<T> JoinHandle<T> {
     /// });
     /// ```
     pub fn is_finished(&self) -> bool {
-        // async-task calls a task finished that was closed and whose future is still being dropped.
+        // async-task's answer is not enough: it calls a closed task finished while its future is
+        // still being dropped.
         self.task.as_ref().is_none_or(FallibleTask::is_finished) && self.meta().is_none_or(Meta::has_ended)
     }
 
-    /// The task's number.
+    /// Returns the task's number.
     ///
     /// # Examples
     ///
@@ -153,7 +166,8 @@ impl<T> JoinHandle<T> {
     /// println!("started {}", task.id());
     /// ```
     pub fn id(&self) -> Id {
-        // SAFETY: without a task, the key is the id.
+        // SAFETY: `meta` returns `None` if and only if `task` is `None`, and then `id` is the field
+        // of the union that is valid.
         self.meta().map_or_else(|| unsafe { self.key.id }, |meta| meta.id)
     }
 }
@@ -170,8 +184,9 @@ impl<T> Future for JoinHandle<T> {
         };
         let mut output = poll_task(&mut self);
         if output.is_pending() && self.is_finished() {
-            // It finished meanwhile; or shutdown has dropped its future, and async-task is about to say so. The future
-            // is gone and will leave no output, so we need not wait for that.
+            // The task has finished since the first poll, or shutdown has dropped its future and
+            // async-task has not noted it yet. In the second case there will be no output to wait
+            // for.
             output = Poll::Ready(match poll_task(&mut self) {
                 Poll::Ready(output) => output,
                 Poll::Pending => None,
@@ -182,7 +197,7 @@ impl<T> Future for JoinHandle<T> {
         let id = self.id();
         let result = match (output, self.meta()) {
             (Some(output), _) => output.into_inner(),
-            // No output at all: the runtime was shut down, and dropped the task unfinished.
+            // No output: the runtime was shut down and dropped the task unfinished.
             (None, Some(meta)) => Err(JoinError::new(meta, Reason::ShutDown)),
             (None, None) => unreachable!("the task was there a moment ago"),
         };

@@ -1,4 +1,4 @@
-//! Many tasks of one kind, joined in the order in which they finish.
+//! Many tasks with outputs of one type, joined in the order in which they finish.
 
 use super::{AbortHandle, JoinError, JoinHandle};
 use crate::runtime::Handle;
@@ -8,9 +8,10 @@ use std::future::{Future, poll_fn};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::task::{Context, Poll, Waker};
 
-/// A set of tasks with outputs of one type. Dropping it aborts what has not finished.
+/// A set of tasks with outputs of one type. Dropping it aborts the tasks that have not finished.
 ///
-/// A task that finishes wakes the one that joins, and costs nothing while it runs. To give a task a name, add it with
+/// A task costs nothing more in a set while it runs. When it finishes, it wakes the caller of
+/// [`join_next`](Self::join_next). To give a task a name, add it with
 /// [`Builder::spawn_in`](super::Builder::spawn_in).
 ///
 /// # Examples
@@ -30,12 +31,13 @@ use std::task::{Context, Poll, Waker};
 /// ```
 pub struct JoinSet<T> {
     tasks: FuturesUnordered<JoinHandle<T>>,
-    // Whoever waits for the next task. `try_join_next` has to poll as well, and must not put another in its place.
+    /// The waker of the last `poll_join_next`. `try_join_next` has to poll with a waker too, and
+    /// passes this one, so that it does not put another in its place.
     joiner: Option<Waker>,
 }
 
 impl<T> JoinSet<T> {
-    /// An empty set.
+    /// Returns an empty set.
     ///
     /// # Examples
     ///
@@ -46,7 +48,7 @@ impl<T> JoinSet<T> {
         Self { tasks: FuturesUnordered::new(), joiner: None }
     }
 
-    /// How many tasks have not been joined.
+    /// Returns the number of tasks that have not been joined.
     ///
     /// # Examples
     ///
@@ -59,7 +61,7 @@ impl<T> JoinSet<T> {
         self.tasks.len()
     }
 
-    /// Whether every task has been joined.
+    /// Returns whether every task has been joined.
     ///
     /// # Examples
     ///
@@ -70,11 +72,12 @@ impl<T> JoinSet<T> {
         self.tasks.is_empty()
     }
 
-    /// Spawns a task onto the current runtime, as [`giveway::spawn`](crate::spawn) does, and adds it.
+    /// Spawns a task onto the current runtime, as [`giveway::spawn`](crate::spawn) does, and adds
+    /// it.
     ///
     /// # Panics
     ///
-    /// Where [`giveway::spawn`](crate::spawn) does.
+    /// Panics where [`giveway::spawn`](crate::spawn) does.
     ///
     /// # Examples
     ///
@@ -91,12 +94,12 @@ impl<T> JoinSet<T> {
         self.add(super::spawn(future))
     }
 
-    /// Spawns a background task onto the current runtime, as [`giveway::spawn_background`](crate::spawn_background) does,
-    /// and adds it.
+    /// Spawns a background task onto the current runtime, as
+    /// [`giveway::spawn_background`](crate::spawn_background) does, and adds it.
     ///
     /// # Panics
     ///
-    /// Where [`giveway::spawn`](crate::spawn) does.
+    /// Panics where [`giveway::spawn`](crate::spawn) does.
     ///
     /// # Examples
     ///
@@ -113,12 +116,14 @@ impl<T> JoinSet<T> {
         self.add(super::spawn_background(future))
     }
 
-    /// Runs a function that blocks on a thread of its own, as [`giveway::spawn_blocking`](crate::spawn_blocking) does, and adds
-    /// it. [`abort_all`](Self::abort_all) cancels it only as long as it has not started.
+    /// Runs a function that blocks on a thread of its own, as
+    /// [`giveway::spawn_blocking`](crate::spawn_blocking) does, and adds the job.
+    ///
+    /// [`abort_all`](Self::abort_all) cancels a job only as long as it has not started.
     ///
     /// # Panics
     ///
-    /// Where [`giveway::spawn`](crate::spawn) does.
+    /// Panics where [`giveway::spawn`](crate::spawn) does.
     ///
     /// # Examples
     ///
@@ -143,7 +148,7 @@ impl<T> JoinSet<T> {
     ///
     /// # Panics
     ///
-    /// In the child of a `fork`.
+    /// Panics in the child of a `fork`.
     ///
     /// # Examples
     ///
@@ -162,17 +167,19 @@ impl<T> JoinSet<T> {
         self.add(handle.spawn(future))
     }
 
+    /// Adds a task, and returns a handle that aborts it.
     pub(super) fn add(&mut self, task: JoinHandle<T>) -> AbortHandle {
         let abort = task.abort_handle();
         self.tasks.push(task);
         abort
     }
 
-    /// Waits for the next task to finish; `None` if the set is empty.
+    /// Waits for the next task to finish and returns its output, or `None` if the set is empty.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: if the future is dropped before it is ready, no task was taken out of the set.
+    /// Cancel safe: if the future is dropped before it is ready, no task has been taken out of the
+    /// set.
     ///
     /// # Examples
     ///
@@ -188,7 +195,7 @@ impl<T> JoinSet<T> {
         poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
-    /// A task that has finished already, without waiting for one.
+    /// Returns the output of a task that has finished already, without waiting for one.
     ///
     /// # Examples
     ///
@@ -199,7 +206,8 @@ impl<T> JoinSet<T> {
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         let joiner = self.joiner.take();
         let mut cx = Context::from_waker(joiner.as_ref().unwrap_or(Waker::noop()));
-        // Nothing is waited for, so there is nothing to give way at; and "none" must mean none.
+        // Without a budget: this call waits for nothing, so there is nothing to give way at, and
+        // `None` has to mean that no task has finished.
         let joined = giveway_budget::unconstrained(&mut self.tasks).poll_next_unpin(&mut cx);
         self.joiner = joiner;
         match joined {
@@ -231,8 +239,8 @@ impl<T> JoinSet<T> {
     ///
     /// # Panics
     ///
-    /// If a task panicked or was aborted; the rest are aborted then. Use [`join_next`](Self::join_next) to handle
-    /// that.
+    /// Panics if a task panicked or was aborted; the other tasks are aborted then. Use
+    /// [`join_next`](Self::join_next) to handle such a task.
     ///
     /// # Examples
     ///
@@ -255,7 +263,7 @@ impl<T> JoinSet<T> {
         outputs
     }
 
-    /// Aborts every task; they stay in the set, to be joined.
+    /// Aborts every task. The tasks stay in the set, to be joined.
     ///
     /// # Examples
     ///
@@ -271,7 +279,7 @@ impl<T> JoinSet<T> {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 
-    /// Takes every task out of the set and lets it run on alone.
+    /// Takes every task out of the set and lets it run on detached.
     ///
     /// # Examples
     ///
@@ -285,7 +293,7 @@ impl<T> JoinSet<T> {
         self.tasks.clear();
     }
 
-    /// Aborts every task and waits until all are gone.
+    /// Aborts every task and waits until all of them are gone.
     ///
     /// # Examples
     ///
@@ -329,8 +337,9 @@ where
     F: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    /// Spawns every future onto the current runtime. If the iterator panics, the tasks spawned so far are aborted.
-    /// Reports give this line as the place where they were spawned: nobody can ask `collect` for its caller.
+    /// Spawns every future onto the current runtime. If the iterator panics, the tasks spawned so
+    /// far are aborted. Reports give this line as the place where the tasks were spawned: `collect`
+    /// does not pass on its caller's location.
     fn from_iter<I: IntoIterator<Item = F>>(futures: I) -> Self {
         let mut set = Self::new();
         futures.into_iter().for_each(|future| {

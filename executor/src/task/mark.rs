@@ -1,40 +1,54 @@
 //! Where a task is, in two bytes: in a queue, on a worker, or waiting.
+//!
+//! ```text
+//! all zero             running: on a worker, or on its way there
+//! bit 15 clear         waiting: bits 0-14 are the tick at which it began to wait, from 1
+//! bit 15 set           queued:
+//!   bit 14 (SWAPPED)     it has changed places with another task
+//!   bits 0-13 (NUMBER)   the number of the entry in `metrics::Stamps` with the time; 0 if it is
+//!                        not timed; all ones (YIELDED) in the yield queue, which has the time
+//! ```
 
 use crate::metrics::NUMBER_BITS;
 use std::fmt;
 use std::time::Duration;
 
+/// The task is in a queue.
 const QUEUED: u16 = 1 << 15;
-/// It is queued because it has changed places with another.
+/// The task is queued because it has changed places with another.
 const SWAPPED: u16 = 1 << 14;
-/// Since when it is queued, if that is known: the number of an entry in `metrics::Stamps`.
+/// The number of the entry in `metrics::Stamps` that says since when the task is queued; zero if it
+/// is not timed.
 const NUMBER: u16 = SWAPPED - 1;
-/// No entry's number: it is in the yield queue, which knows since when.
+/// In the place of a number, which no entry has: the task is in the yield queue, which says since
+/// when.
 const YIELDED: u16 = NUMBER;
 
-/// For how many ticks of [`TICK`] a task that waits is told from others.
+/// The marks of tasks that begin to wait repeat after this many ticks.
 const TICKS: u16 = QUEUED - 1;
-/// What seems to have waited for almost that long has just begun to.
+/// A wait that seems to have lasted for `TICKS - LATER` ticks or more began after the clock was
+/// read, and counts as zero.
 const LATER: u16 = 60;
-/// About a second, in nanoseconds: `1 << TICK`.
+/// A tick has `1 << TICK` nanoseconds: about a second.
 const TICK: u32 = 30;
 
 const _: () = assert!(NUMBER == (1 << NUMBER_BITS) - 1);
 
-/// Where a task is. Belongs to whoever spawns, polls, queues or drops it, of whom there is one at a time; others may read it.
+/// Where a task is. Written by the task's owner alone, which spawns, polls, queues or drops it
+/// (`meta.rs`); dumps read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark(u16);
 
-/// The same, for those who read it.
+/// A [`Mark`], decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On a worker, or on its way there.
     Running,
-    /// In a queue; in which entry its time is.
+    /// In a queue. The number of the entry with the time, if the task is timed.
     Queued(Option<u16>),
     /// In the yield queue.
     Yielded,
-    /// In none. The tick at which it began to wait.
+    /// In no queue, and waiting to be woken. The tick at which the wait began.
     Waiting(u16),
 }
 
@@ -51,36 +65,38 @@ impl Mark {
         self.0
     }
 
-    /// In a queue, since the time in this entry.
+    /// Returns the mark of a task that is in a queue since the time in this entry.
     #[inline]
     pub(crate) fn queued(number: Option<u16>) -> Self {
         Self(QUEUED | number.unwrap_or(0))
     }
 
+    /// Returns the same mark, of a task that has changed places with another.
     pub(super) fn with_swap(self) -> Self {
         Self(self.0 | SWAPPED)
     }
 
-    /// The mark of a task that begins to wait now.
+    /// Returns the mark of a task that begins to wait now, as bits.
     pub(crate) const fn waiting_since(now: u64) -> u16 {
         1 + ((now >> TICK) % TICKS as u64) as u16
     }
 
-    /// For how long a task has waited that began at such a tick, to the second. After nine hours it begins anew.
+    /// Returns how long a wait that began at this tick has lasted, to the second. Starts again from
+    /// zero after nine hours and three quarters.
     pub(crate) fn waited(tick: u16, now: u64) -> Duration {
         let ticks = (i32::from(Self::waiting_since(now)) - i32::from(tick)).rem_euclid(TICKS.into());
-        // It has begun after `now`.
+        // The wait began after `now` was read: the difference is negative, modulo `TICKS`.
         let ticks = if ticks >= i32::from(TICKS - LATER) { 0 } else { ticks };
         Duration::from_nanos((ticks as u64) << TICK)
     }
 
-    /// Whether it is queued for having changed places with another.
+    /// Returns whether the task is queued because it has changed places with another.
     #[inline]
     pub(crate) fn is_swapped(self) -> bool {
         self.0 & (QUEUED | SWAPPED) == QUEUED | SWAPPED
     }
 
-    /// The entry with the time since when it is queued, if there is one.
+    /// Returns the number of the entry that says since when the task is queued, if there is one.
     pub(crate) fn number(self) -> Option<u16> {
         match self.place() {
             Place::Queued(number) => number,
@@ -88,6 +104,7 @@ impl Mark {
         }
     }
 
+    /// Decodes the mark.
     pub(crate) fn place(self) -> Place {
         match self.0 & NUMBER {
             _ if self == Self::RUNNING => Place::Running,

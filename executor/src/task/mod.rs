@@ -1,7 +1,7 @@
 //! Tasks: spawning, joining, aborting.
 //!
-//! [`spawn`] starts a task and gives a [`JoinHandle`] to await it by; a [`Builder`] gives it a name; a [`JoinSet`] holds
-//! many, and joins them in the order in which they finish.
+//! [`spawn`] starts a task and returns a [`JoinHandle`] to await it by. A [`Builder`] gives a task
+//! a name. A [`JoinSet`] holds many tasks, and joins them in the order in which they finish.
 
 mod abort;
 mod builder;
@@ -39,7 +39,7 @@ use std::panic::Location;
 
 use crate::runtime::context;
 
-/// How errors and reports call a task.
+/// Writes a task as errors and reports call it.
 pub(crate) fn describe(
     f: &mut fmt::Formatter<'_>,
     id: Id,
@@ -54,27 +54,31 @@ pub(crate) fn describe(
 
 /// Spawns a future as a task of the current runtime.
 ///
-/// The current runtime is the one whose task or [`block_on`](crate::block_on) this is called from, or which the
-/// thread has [entered](crate::Handle::enter); anywhere else it is the default runtime: that of
-/// `#[giveway::main]` while it runs, otherwise one that is [started at first use](crate::block_on). The
-/// task starts at once, whether the handle is awaited or not, on any worker, and moves between workers at will.
+/// The task starts at once, whether its handle is awaited or not. It runs on any worker, and may
+/// move between workers at every await. It inherits the [class](Class) of the task that spawns it:
+/// what a background task spawns is of the background too.
 ///
-/// In which order tasks run is not promised. A task that spawns several on its own worker mostly sees the last one run
-/// first: it is still in the cache, and so are the things that its parent has just made for it.
+/// The current runtime is the one whose task or [`block_on`](crate::block_on) calls this function,
+/// or the one that the thread has [entered](crate::Handle::enter). Anywhere else it is the default
+/// runtime: that of `#[giveway::main]` while it runs, otherwise one that is
+/// [started at first use](crate::block_on).
 ///
-/// It inherits the [class](Class) of the task that spawns it: what a background task spawns is of the background too.
+/// The order in which tasks run is not guaranteed. A task that spawns several tasks on its own
+/// worker mostly sees the last one run first: it is still in the cache, and so are the things that
+/// its parent has just made for it.
 ///
-/// Unlike tokio's, it does not panic outside a runtime, and a `std::thread` does not inherit the runtime of the thread
-/// that started it: there this means the default runtime. Give the thread a [`Handle`](crate::Handle).
+/// Unlike tokio's `spawn`, this one does not panic outside of a runtime. A `std::thread` does not
+/// inherit the runtime of the thread that started it: there this function means the default
+/// runtime. Give the thread a [`Handle`](crate::Handle).
 ///
-/// Dropping the [`JoinHandle`] detaches the task. If the runtime has been shut down the future is dropped right
-/// here, and the handle yields a [cancelled](JoinError::is_cancelled) error.
+/// Dropping the [`JoinHandle`] detaches the task. If the runtime has been shut down, the future is
+/// dropped in this call, and the handle yields a [cancelled](JoinError::is_cancelled) error.
 ///
 /// # Panics
 ///
-/// In the child of a `fork`, where the runtime's threads do not exist; and if the default runtime has to be started
-/// and cannot be (see [`Builder::build`](crate::Builder::build)). A panic in the future itself is caught, and goes
-/// to the handle.
+/// Panics in the child of a `fork`, where the runtime's threads do not exist, and if the default
+/// runtime has to be started and cannot be (see [`Builder::build`](crate::Builder::build)). A panic
+/// in the future itself is caught, and goes to the handle.
 ///
 /// # Examples
 ///
@@ -94,19 +98,20 @@ where
     context::spawn(None, None, Location::caller(), future)
 }
 
-/// Goes to the back of its worker's queue, once.
+/// Returns a future that sends its task to the back of its worker's queue, once.
 ///
-/// Every task queued on this worker before goes first. One that was spawned or woken from outside the workers is in the
-/// global queue, which a worker with work of its own looks at every 61st turn.
+/// Every task that is queued on this worker runs first. A task that was spawned or woken from
+/// outside of the workers is in the global queue, which a worker with work of its own looks at
+/// every 61st turn.
 ///
 /// # Not guaranteed
 ///
-/// Which task runs next, on which thread this one goes on, or that any other runs at all: if nothing else is runnable
-/// the task continues at once.
+/// Which task runs next, on which thread this one goes on, or that any other runs at all: if
+/// nothing else is runnable the task continues at once.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future before it is ready has no effect beyond one spurious wake-up of the task.
+/// Dropping the future before it is ready has no effect but one spurious wake-up of the task.
 ///
 /// # Examples
 ///
@@ -124,12 +129,16 @@ pub fn yield_now() -> YieldNow {
     giveway_yield::yield_now()
 }
 
-/// The number of the worker that runs on this thread: of [`Handle::workers`](crate::Handle::workers), from 0.
+/// Returns the number of the worker that runs on this thread, from 0: one of
+/// [`Handle::workers`](crate::Handle::workers).
 ///
-/// None on a thread that is none, on a [spare worker](crate::Builder::max_spare_workers), in a task that is polled on lowered
-/// threads because it is [preemptible](Builder::preemptible) or [others like it](crate::Builder::preempt_background) did not give
-/// way, and in one that has lost its worker's place in
-/// [`block_in_place`] or a nested [`block_on`](crate::block_on), up to its next await.
+/// Returns `None`
+///
+/// - on a thread that is no worker, or a [spare worker](crate::Builder::max_spare_workers);
+/// - in a task that lowered threads poll, because it is [preemptible](Builder::preemptible) or
+///   because [others like it](crate::Builder::preempt_background) did not give way;
+/// - in a task that has lost its worker's place in [`block_in_place`] or in a nested
+///   [`block_on`](crate::block_on), up to its next await.
 ///
 /// # Examples
 ///
@@ -146,12 +155,14 @@ pub fn worker() -> Option<usize> {
     })
 }
 
-/// The id of the task that is running on this thread. In the destructor of a future or an output it is that of the task it
-/// belongs to, wherever it is dropped: by a worker, with its handle, or in a shutdown.
+/// Returns the id of the task that is running on this thread.
+///
+/// In the destructor of a future or an output this is the id of the task that the value belongs to,
+/// wherever it is dropped: by a worker, with its handle, or in a shutdown.
 ///
 /// # Panics
 ///
-/// Outside a task. See [`try_id`].
+/// Panics outside of a task; [`try_id`] does not.
 ///
 /// # Examples
 ///
@@ -167,7 +178,8 @@ pub fn id() -> Id {
     try_id().expect("no task is running on this thread; `task::id` is for tasks, and the future of `block_on` is none")
 }
 
-/// The id of the task that is running on this thread, if one is. In destructors as [`id`] says.
+/// Returns the id of the task that is running on this thread, if one is. In destructors this is the
+/// id that [`id`] returns.
 ///
 /// # Examples
 ///
