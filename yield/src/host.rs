@@ -1,7 +1,8 @@
-//! What a yield point asks of the executor it runs under.
+//! The interface between a yield point and the executor that it runs under.
 //!
-//! An executor implements [`Host`] and wraps [`with_host`] around whatever polls its tasks on a thread: the loop of a
-//! worker, a `block_on`. From then on the yield points of every library in those tasks talk to it.
+//! An executor implements [`Host`] and wraps [`with_host`] around the code that polls its tasks on
+//! a thread: the loop of a worker, or a `block_on`. Inside of that, the yield points of every
+//! library in those tasks ask this host.
 //!
 //! # Examples
 //!
@@ -18,13 +19,13 @@
 //!
 //! #[derive(Default)]
 //! struct Counter {
-//!     // Always zero: nobody is ever idle,
+//!     // Always zero: no worker is ever idle,
 //!     idle: AtomicIsize,
 //!     queued: AtomicUsize,
-//!     // and every yield point has to ask.
+//!     // and the countdown has always run out, so every yield point asks.
 //!     countdown: AtomicU32,
 //!     asked_for: AtomicBool,
-//!     // The number of the poll that goes on, and whether it is to give way.
+//!     // The number of the current poll, and whether the task is to give way when it returns.
 //!     poll: Cell<u64>,
 //!     asked: Cell<bool>,
 //! }
@@ -39,7 +40,7 @@
 //!         }
 //!     }
 //!     fn work_waits(&self) -> bool {
-//!         true // somebody always waits
+//!         true // work always waits
 //!     }
 //!     fn give_way(&self) -> Option<Ticket> {
 //!         self.asked.set(true);
@@ -80,56 +81,53 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Orderin
 
 /// An executor that can say whether work waits.
 ///
-/// # Examples
-///
-/// See the [module's page](self).
+/// See the [module's page](self) for an example.
 pub trait Host {
-    /// What a yield point looks at by itself before it asks. Called by [`with_host`], and by [`renew_signs`].
+    /// Returns the words that a yield point reads before it asks the host.
     ///
-    /// # Examples
-    ///
-    /// See the [module's page](self).
+    /// Called by [`with_host`] and by [`renew_signs`]. See the [module's page](self) for an
+    /// example.
     fn signs(&self) -> Signs<'_>;
 
-    /// Whether work waits that the running task should give way to. Called when the [signs](Signs) say that it may.
+    /// Returns whether work waits that the running task should give way to.
     ///
-    /// # Examples
-    ///
-    /// See the [module's page](self).
+    /// Called when the [signs](Signs) say that work may wait. See the [module's page](self) for an
+    /// example.
     fn work_waits(&self) -> bool;
 
-    /// The running task is at a yield point, and the [signs](Signs) say that work may wait. `None` if none does, and it
-    /// goes on.
+    /// Decides whether the running task gives way when its poll returns.
     ///
-    /// Otherwise the host notes that this task is to give way when its poll returns. The yield point wakes the task and
-    /// is pending.
+    /// Called at a yield point whose [signs](Signs) say that work may wait. Returns `None` if no
+    /// work waits; the task then goes on. Otherwise the host notes that this task is to give way
+    /// when its poll returns, and returns a ticket. The yield point then wakes the task and is
+    /// pending.
     ///
-    /// # Examples
-    ///
-    /// See the [module's page](self).
+    /// See the [module's page](self) for an example.
     fn give_way(&self) -> Option<Ticket>;
 
-    /// The yield point that got this ticket is polled again, or dropped. If the poll in which it got it still goes on,
-    /// the host forgets the note (unless another yield point of the task made it too) and answers true. Otherwise the
-    /// task has given way since, or moved here from another thread, and the answer is false.
+    /// Takes back a request to give way.
     ///
-    /// # Examples
+    /// Called when the yield point that got this ticket is polled again, or dropped. If the poll in
+    /// which it got the ticket still goes on, the host forgets the note, unless another yield point
+    /// of the task made it too, and returns true. Otherwise the task has given way since, or has
+    /// moved here from another thread, and the host returns false.
     ///
-    /// See the [module's page](self).
+    /// See the [module's page](self) for an example.
     fn take_back(&self, ticket: Ticket) -> bool;
 
-    /// The running task is [paced](crate::elastic), and has looked at the clock. None if this host paces nobody, which is what
-    /// it does unless it says otherwise.
+    /// Returns the admission of paced work here, the time, and how long the running task has run.
     ///
-    /// From now on the host notes when a poll of this task begins, and calls [`paced_poll_begins`] then.
+    /// Called when a [paced](crate::elastic) task looks at the clock. `None`, the default, means
+    /// that this host paces no task. Otherwise the host notes from then on when a poll of this task
+    /// begins, and calls [`paced_poll_begins`] at that moment.
     ///
-    /// See [`Paced`] and [`Admission`].
+    /// See [`Paced`] for an example, and [`Admission`].
     fn paced(&self) -> Option<Paced> {
         None
     }
 }
 
-/// What a host knows of a paced task that it runs.
+/// What a host knows of a paced task that it runs; see [`Host::paced`].
 ///
 /// # Examples
 ///
@@ -137,7 +135,7 @@ pub trait Host {
 /// use giveway_yield::host::{Admission, Paced};
 /// use std::sync::Arc;
 ///
-/// /// For the `Host::paced` of a host that knows when the poll began, or was asked before.
+/// /// For the `Host::paced` of a host that knows when the poll began, or when it was last asked.
 /// fn paced(admission: &Arc<Admission>, now: u64, since: u64) -> Paced {
 ///     Paced::new(admission.clone(), now, now - since)
 /// }
@@ -145,53 +143,55 @@ pub trait Host {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Paced {
-    /// Who admits paced work here: always the same.
+    /// The admission of this host. It is always the same one.
     pub admission: Arc<Admission>,
-    /// What the clock of its [`Machine`] says.
+    /// The time by the clock of the admission's [`Machine`].
     pub now: u64,
-    /// For how many nanoseconds this poll has gone on, since it began or since the last time this was asked. Zero if it is not
-    /// known when it began.
+    /// How many nanoseconds this poll has gone on, since it began or since the host was last asked.
+    /// Zero if the host does not know when the poll began.
     pub spent: u64,
 }
 
 impl Paced {
-    /// What a host knows of a paced task: who admits it, what time it is, and how long it has run. See the fields.
+    /// Creates a `Paced` from its fields.
     ///
-    /// # Examples
-    ///
-    /// See [`Paced`].
+    /// See [`Paced`] for an example.
     pub fn new(admission: Arc<Admission>, now: u64, spent: u64) -> Self {
         Self { admission, now, spent }
     }
 }
 
-/// The words that tell a yield point, without a call, that it need not ask.
+/// The words from which a yield point learns, without a call, that it need not ask the host.
 ///
-/// It asks if no worker is idle, and it was asked to, something is queued, or the countdown has run out. All are read at
-/// every yield point, so each should be on a cache line that is seldom written by others.
+/// A yield point asks if no worker is idle and at least one of the other words says so: it was
+/// asked to give way, something is queued, or the countdown has run out. It reads `idle` first, and
+/// the others only if no worker is idle. Every yield point reads them, so each should be on a cache
+/// line that other threads seldom write.
 ///
-/// # Examples
-///
-/// See the [module's page](self).
+/// See the [module's page](self) for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct Signs<'a> {
-    /// How many workers have nothing to do. While this is positive no yield point looks any further; a host that wants them to,
-    /// whoever is idle, may take as much from it as it likes.
+    /// The number of workers that have nothing to do. While it is positive, no yield point looks
+    /// any further. A host whose yield points should look further although a worker is idle may
+    /// subtract any amount from it.
     pub idle: &'a AtomicIsize,
-    /// Somebody wants the task on this thread to give way.
+    /// Whether the task on this thread was asked to give way.
     pub asked: &'a AtomicBool,
-    /// The lengths of queues that every worker takes from.
+    /// The lengths of the queues that every worker takes from.
     pub queued: [&'a AtomicUsize; 2],
-    /// How many more calls go by before one asks whatever the other words say. A yield point counts down; at one it
-    /// asks, and it is the host's to set it anew.
+    /// How many yield points go by before one asks, whatever `asked` and `queued` say. A yield
+    /// point that does not ask decrements it. At one, a yield point asks, and the host has to set
+    /// it anew.
     pub countdown: &'a AtomicU32,
 }
 
 impl Signs<'_> {
+    /// Returns false if a yield point has to ask the host. Otherwise counts down.
     #[inline]
     fn nothing_new(self) -> bool {
-        // Ordering: relaxed, here and in `somebody_idle`. The answers are out of date as soon as they are given; a yield
-        // point that just misses a change sees it the next time.
+        // Ordering: relaxed, here and in `somebody_idle`. The partners are the host's stores to
+        // these words, and no other data is read because of them. An answer is out of date as soon
+        // as it is given; a yield point that just misses a change sees it the next time.
         if self.asked.load(Relaxed) || self.queued[0].load(Relaxed) != 0 || self.queued[1].load(Relaxed) != 0 {
             return false;
         }
@@ -199,7 +199,7 @@ impl Signs<'_> {
         if left <= 1 {
             return false;
         }
-        // No read-modify-write: only this thread writes it.
+        // No read-modify-write is needed: only this thread writes the countdown.
         self.countdown.store(left - 1, Relaxed);
         true
     }
@@ -207,26 +207,22 @@ impl Signs<'_> {
 
 /// Names the poll in which a yield point asked to give way.
 ///
-/// The host chooses the number: different for every poll on every thread, those of other executors included, as far as
-/// that goes. A yield point may be moved.
+/// The host chooses the number. As far as possible it is different for every poll on every thread,
+/// those of other executors included, because a yield point may be moved from one to another.
 ///
-/// # Examples
-///
-/// See the [module's page](self).
+/// See the [module's page](self) for an example.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(NonZeroU64);
 
 impl Ticket {
-    /// A ticket with this number.
+    /// Creates a ticket with this number.
     ///
-    /// # Examples
-    ///
-    /// See the [module's page](self).
+    /// See the [module's page](self) for an example.
     pub const fn new(number: NonZeroU64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     ///
     /// # Examples
     ///
@@ -247,7 +243,7 @@ impl fmt::Debug for Ticket {
     }
 }
 
-// What a thread without a host reads: somebody is always idle.
+// What a thread without a host reads: a worker always seems idle, so no yield point asks.
 static IDLE: AtomicIsize = AtomicIsize::new(1);
 static EMPTY: AtomicUsize = AtomicUsize::new(0);
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -255,20 +251,24 @@ static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
 const NO_HOST: Signs<'static> = Signs { idle: &IDLE, asked: &NEVER, queued: [&EMPTY, &EMPTY], countdown: &NO_COUNT };
 
-/// Who answers the yield points of a thread.
+/// The host that answers the yield points of a thread, and its signs. Only that thread uses it.
 #[derive(Clone)]
 struct Seat {
-    // The first sign is apart from the others: together they would all be loaded before the first is looked at.
+    /// The `idle` word of `signs`, or [`ask_once`]'s zero. It is apart from the other words:
+    /// together they would all be loaded before the first is looked at.
     idle: Cell<&'static AtomicIsize>,
+    /// The signs of `host`, or `NO_HOST`.
     signs: Cell<Signs<'static>>,
+    /// Set while a [`with_host`] further up the stack lends it.
     host: Cell<Option<&'static dyn Host>>,
-    // The poll of a paced task has begun, and it has not looked at the clock since.
+    /// Set when a poll of a paced task begins, until that task looks at the clock.
     new_poll: Cell<bool>,
 }
 
 thread_local! {
-    // Constant-initialised and without a destructor, so that reading a field is one load and works while the thread ends. The
-    // references are not really static: `with_host` puts them in and takes them out again.
+    // Constant-initialised and without a destructor, so that reading a field is one load and works
+    // while the thread ends. The references are not really static: `with_host` puts them in and
+    // takes them out again.
     static SEAT: Seat = const {
         Seat {
             idle: Cell::new(NO_HOST.idle),
@@ -280,7 +280,7 @@ thread_local! {
 }
 
 impl Seat {
-    /// Makes this one as the other is.
+    /// Copies every field of `other`.
     fn replace(&self, other: &Self) {
         self.idle.set(other.idle.get());
         self.signs.set(other.signs.get());
@@ -288,18 +288,17 @@ impl Seat {
         self.new_poll.set(other.new_poll.get());
     }
 
+    /// Sets the signs, `idle` included.
     fn renew(&self, signs: Signs<'static>) {
         self.signs.set(signs);
         self.idle.set(signs.idle);
     }
 }
 
-/// Runs `f` with `host` answering the yield points of this thread, then puts back everything that was there before, even
-/// if `f` panics.
+/// Runs `f` with `host` answering the yield points of this thread.
 ///
-/// # Examples
-///
-/// See the [module's page](self).
+/// Afterwards everything that was there before is put back, even if `f` panics. See the
+/// [module's page](self) for an example.
 pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
     struct PutBack(Seat);
     impl Drop for PutBack {
@@ -307,8 +306,11 @@ pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
             SEAT.with(|seat| seat.replace(&self.0));
         }
     }
-    // SAFETY: the reference is used by this module's functions only, on this thread, none of which keeps or returns it;
-    // and `put_back` takes it out of the thread-local before the borrow ends, whichever way `f` is left.
+    // SAFETY: the transmute only extends the lifetime, so no copy of the reference, and no sign
+    // that is borrowed from it, may be used after the borrow of `host` ends. They are in `SEAT`
+    // only, which this thread alone reads. The functions of this module use them from there, and
+    // none keeps them or returns them out of the module. `put_back` takes them out of `SEAT` before
+    // the borrow ends, whether `f` returns or panics.
     #[expect(unsafe_code, reason = "a borrow that the thread-local cannot express")]
     let host: &'static dyn Host = unsafe { std::mem::transmute::<&dyn Host, &'static dyn Host>(host) };
     let put_back = PutBack(SEAT.with(Seat::clone));
@@ -323,7 +325,10 @@ pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Asks the host of this thread for its [signs](Signs) again: others tell from now on. Without a host nothing happens.
+/// Asks the host of this thread for its [signs](Signs) again, because other words are valid from
+/// now on.
+///
+/// Without a host this has no effect.
 ///
 /// # Examples
 ///
@@ -338,7 +343,8 @@ pub fn renew_signs() {
     }
 }
 
-/// Who answers on this thread. Not to be kept: it is borrowed by a `with_host` further up the stack.
+/// Returns the host of this thread. The caller must not keep it: a `with_host` further up the stack
+/// borrows it.
 fn host() -> Option<&'static dyn Host> {
     SEAT.with(|seat| seat.host.get())
 }
@@ -348,18 +354,18 @@ fn signs() -> Signs<'static> {
     SEAT.with(|seat| seat.signs.get())
 }
 
-/// The next yield point looks at its first sign again, if [`ask_once`] had told it not to.
+/// Makes the next yield point read the host's `idle` again, after [`ask_once`] has hidden it.
 fn look_again() {
     SEAT.with(|seat| seat.idle.set(seat.signs.get().idle));
 }
 
-/// Whether a worker is idle, or there is no host.
+/// Returns whether a worker is idle, or there is no host.
 #[inline]
 fn somebody_idle() -> bool {
     SEAT.with(|seat| seat.idle.get()).load(Relaxed) > 0
 }
 
-/// Whether work waits.
+/// Returns whether work waits.
 #[inline]
 pub(crate) fn work_waits() -> bool {
     !somebody_idle() && !signs().nothing_new() && ask_whether()
@@ -371,26 +377,29 @@ fn ask_whether() -> bool {
     host().is_some_and(Host::work_waits)
 }
 
-/// Whether a yield point need not ask: somebody is idle, or nothing is new.
+/// Returns whether a yield point need not ask the host: a worker is idle, or nothing is new.
 #[inline]
 pub(crate) fn need_not_ask() -> bool {
     somebody_idle() || signs().nothing_new()
 }
 
-/// Asks the host, if there is something to ask.
+/// Asks the host, unless the signs say that a yield point need not.
 pub(crate) fn give_way() -> Option<Ticket> {
     if need_not_ask() { None } else { ask() }
 }
 
-/// Asks the host.
+/// Asks the host, whatever the signs say.
 pub(crate) fn ask() -> Option<Ticket> {
     look_again();
     host()?.give_way()
 }
 
-/// The next yield point on this thread asks its host, whoever is idle. For a host that has something to do then.
+/// Makes the next yield point on this thread look past idle workers, for a host that has something
+/// to do then.
 ///
-/// Once: the one after it does not, unless its [signs](Signs) say so. Without a host nothing happens.
+/// That yield point asks its host although a worker is idle, provided that another of its
+/// [signs](Signs) says so. After it has asked, an idle worker counts again. Without a host this has
+/// no effect.
 ///
 /// # Examples
 ///
@@ -404,11 +413,12 @@ pub fn ask_once() {
     SEAT.with(|seat| seat.idle.set(&NOBODY));
 }
 
+/// Gives the ticket back to the host. Returns false if there is no host.
 pub(crate) fn take_back(ticket: Ticket) -> bool {
     host().is_some_and(|host| host.take_back(ticket))
 }
 
-/// A poll of a [paced](Host::paced) task begins on this thread.
+/// Notes that a poll of a [paced](Host::paced) task begins on this thread. Called by the host.
 ///
 /// # Examples
 ///
@@ -423,16 +433,19 @@ pub fn paced_poll_begins() {
     SEAT.with(|seat| seat.new_poll.set(true));
 }
 
+/// Returns whether a poll of a paced task has begun, and that task has not looked at the clock
+/// since.
 #[inline]
 pub(crate) fn is_new_poll() -> bool {
     SEAT.with(|seat| seat.new_poll.get())
 }
 
+/// Returns what `is_new_poll` does, and makes it false.
 pub(crate) fn take_new_poll() -> bool {
     SEAT.with(|seat| seat.new_poll.replace(false))
 }
 
-/// What the host of this thread knows of the task that runs, if it paces any.
+/// Returns what the host of this thread knows of the running task, if it paces any.
 pub(crate) fn paced() -> Option<Paced> {
     host()?.paced()
 }

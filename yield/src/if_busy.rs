@@ -1,32 +1,35 @@
-//! The yield point of a polite background loop: gives way only when somebody waits.
+//! The yield point of a polite background loop. It gives way only when work waits.
 
 use crate::host::{self, Ticket};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How often a yield point stays pending in one and the same poll of its task.
+/// The most times that one yield point is pending within a single poll of its task.
 ///
-/// A `FuturesUnordered` polls a child that woke itself a second time before it returns, and each one around it twice
-/// that. An executor that is nested in a task never returns: there the yield point gives up after this many tries.
+/// A `FuturesUnordered` polls a child that woke itself a second time before it returns, and each
+/// further one around it doubles that. An executor that is nested in a task never lets the task
+/// return: there the yield point gives up after this many tries.
 const TRIES: u32 = 64;
 
 /// Gives way if every worker is busy and work waits; otherwise is ready at once.
 ///
-/// The task then runs again when nothing else can: it goes behind everything that is not itself background work. See
-/// the executor's documentation for the exact rule; `giveway::yield_now_if_busy` has Giveway's.
+/// A task that gave way runs again when nothing else is runnable: it goes behind everything that is
+/// not itself background work. The executor's documentation has the exact rule; Giveway's is at
+/// `giveway::yield_now_if_busy`.
 ///
-/// Inside `join!`, `select!` or a `FuturesUnordered` the *task* gives way, with all that is in it.
+/// Inside `join!`, `select!` or a `FuturesUnordered` the *task* gives way, with everything in it.
 ///
 /// # Not guaranteed
 ///
-/// That it ever gives way: under an executor that is no [host](crate::host), and outside of any, it is ready at once. So it
-/// is, after many polls, in an executor nested inside a task that polls it in a loop and never lets the task return.
+/// That it ever gives way. Under an executor that is not a [host](crate::host), and outside of any,
+/// it is ready at once. In an executor nested inside a task, which polls it in a loop and never
+/// lets the task return, it is ready after many polls.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future before it is ready leaves no trace but one spurious wake-up: a task that does not wait at a
-/// yield point any more when its poll returns does not give way.
+/// Dropping the future before it is ready has no effect beyond one spurious wake-up of the task. A
+/// task gives way only if it still waits at a yield point when its poll returns.
 ///
 /// # Examples
 ///
@@ -47,8 +50,10 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
     YieldNowIfBusy { waiting: None }
 }
 
-/// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await. Under an executor that is no
-/// [host](crate::host) it is false.
+/// Returns whether [`yield_now_if_busy`] would give way, for loops that cannot await.
+///
+/// It looks at the same things. Under an executor that is not a [host](crate::host) it returns
+/// false.
 ///
 /// # Not guaranteed
 ///
@@ -57,7 +62,7 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
 /// # Examples
 ///
 /// ```
-/// /// Goes on until it is done or wanted elsewhere. Returns how many bytes are left.
+/// /// Clears bytes until all are cleared or other work waits. Returns how many bytes are left.
 /// fn scrub(mut bytes: &mut [u8]) -> usize {
 ///     while !bytes.is_empty() && !giveway_yield::should_yield() {
 ///         let (chunk, rest) = bytes.split_at_mut(bytes.len().min(4096));
@@ -75,20 +80,21 @@ pub fn should_yield() -> bool {
     host::work_waits()
 }
 
-/// The future of `yield_now_if_busy`.
+/// The future that [`yield_now_if_busy`] returns.
 ///
-/// Polled after it was ready, it is a yield point once more.
-///
-/// # Examples
-///
-/// See [`yield_now_if_busy`].
+/// A future that is polled after it was ready starts over as a new yield point. See
+/// [`yield_now_if_busy`] for an example.
 #[derive(Debug)]
 #[must_use = "a yield point does nothing unless it is awaited"]
 pub struct YieldNowIfBusy {
-    // One word has to be written to make it, and read to drop it: `None` is a ticket of zero.
+    /// Set while the yield point is pending.
+    ///
+    /// Only one word is written to create the future, and read to drop it, because `None` is a
+    /// ticket of zero.
     waiting: Option<Waiting>,
 }
 
+/// The host's ticket, and how often the yield point was pending in the current poll of its task.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     ticket: Ticket,
@@ -98,7 +104,8 @@ struct Waiting {
 impl Future for YieldNowIfBusy {
     type Output = ();
 
-    // Inlined into the caller's loop. What it costs there when a worker is idle: a thread-local read, a load, a compare.
+    // Inlined into the caller's loop. While a worker is idle it costs a thread-local read, a load
+    // and a compare.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if self.waiting.is_none() && host::need_not_ask() {
@@ -128,7 +135,8 @@ impl YieldNowIfBusy {
 
     fn poll_again(&mut self, Waiting { ticket, tries }: Waiting, cx: &Context<'_>) -> Poll<()> {
         self.waiting = None;
-        // Polled again before its task has returned, it asks again: the task is still to give way.
+        // True if the poll in which the ticket was issued still goes on. The task has not given way
+        // yet, so the yield point asks again.
         let not_left_yet = host::take_back(ticket);
         if not_left_yet
             && tries < TRIES
@@ -159,7 +167,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize};
     use std::task::Waker;
 
-    /// A host where work always waits. `notes` is how many yield points want the current poll to give way.
+    /// A host where work always waits. `notes` is the number of yield points that want the current
+    /// poll to give way.
     struct Strict {
         idle: AtomicIsize,
         queued: AtomicUsize,

@@ -1,20 +1,23 @@
-//! Yield points for async code: places where a task lets others run.
+//! Yield points for async code: places where a task lets other tasks run.
 //!
-//! - [`yield_now`] gives way once, whether anybody waits or not.
-//! - [`yield_now_if_busy`] gives way only when somebody does: the yield point of a polite background loop. It costs
-//!   about as much as the `if` that it is, so it can stand in the loop's body.
-//! - [`should_yield`] is the same question for code that cannot await.
-//! - [`elastic::Pacer`] is for jobs that should not even start on a piece of work while others suffer from the last.
+//! - [`yield_now`] gives way once, whether other work waits or not.
+//! - [`yield_now_if_busy`] gives way only when work waits. It is the yield point of a polite
+//!   background loop. It costs about as much as an `if`, so it can stand in the body of the loop.
+//! - [`should_yield`] asks the same question in code that cannot await.
+//! - [`elastic::Pacer`] is for jobs that should not even start a piece of work while other tasks
+//!   suffer from the last one.
 //!
-//! A library may use all of them wherever it happens to run. Whether somebody waits is known only to the executor; one
-//! that takes part answers through the small interface in [`host`]. Under any other, and in no executor at all,
-//! `yield_now_if_busy` is ready at once and `should_yield` is false: a library loses nothing there, and its users gain
-//! nothing. One that has to be polite under every executor calls `yield_now` now and then as well.
+//! A library may use all of them under any executor. Only the executor knows whether work waits. An
+//! executor that takes part answers through the small interface in [`host`]. Under any other
+//! executor, and outside of any, `yield_now_if_busy` is ready at once and `should_yield` returns
+//! false: the library loses nothing there, and its users gain nothing. A library that has to be
+//! polite under every executor calls `yield_now` from time to time as well.
 //!
 //! # For a library author
 //!
 //! ```
-//! /// Sums a table that may be large. Under an executor that takes part it does not hold up whoever shares the thread.
+//! /// Sums a table that may be large. Under an executor that takes part, other tasks on the thread
+//! /// do not have to wait for the whole sum.
 //! async fn total(rows: &[u64]) -> u64 {
 //!     let mut total = 0;
 //!     for chunk in rows.chunks(256) {
@@ -27,9 +30,10 @@
 //! assert_eq!(futures::executor::block_on(total(&[1; 1000])), 1000);
 //! ```
 //!
-//! Put it where nothing is held that others may want: between two batches, after a lock is released. How long a
-//! foreground task waits is how long it takes from one yield point to the next, so some tens of microseconds between
-//! two of them is a good measure.
+//! Put a yield point where the task holds nothing that other tasks may want: between two batches,
+//! or after a lock is released. A foreground task may have to wait for as long as the code runs
+//! from one yield point to the next, so some tens of microseconds between two of them is a good
+//! measure.
 
 #![deny(unsafe_code)]
 

@@ -1,19 +1,19 @@
-//! The unconditional yield point, which needs no help from an executor.
+//! The unconditional yield point. It needs no help from an executor.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Goes to the back of the queue, once.
+/// Gives way once, whether other work waits or not.
 ///
-/// The returned future wakes its own task and is pending the first time it is polled, and ready the second time. Where
-/// the task goes in between is the executor's business: Giveway puts a task that woke itself while it ran at the back
-/// of its worker's queue.
+/// The returned future wakes its own task and is pending at the first poll, and is ready at the
+/// second. The executor decides where the task goes in between: Giveway puts a task that woke
+/// itself while it ran at the back of its worker's queue.
 ///
 /// # Not guaranteed
 ///
-/// Which task runs next, on which thread this one goes on, or that any other task runs at all: if nothing else is
-/// runnable the task continues at once.
+/// Which task runs next, on which thread this one goes on, or that any other task runs at all. If
+/// nothing else is runnable, the task continues at once.
 ///
 /// # Cancel safety
 ///
@@ -35,11 +35,9 @@ pub fn yield_now() -> YieldNow {
     YieldNow { yielded: false }
 }
 
-/// The future of `yield_now`.
+/// The future that [`yield_now`] returns.
 ///
-/// # Examples
-///
-/// See [`yield_now`].
+/// See [`yield_now`] for an example.
 #[derive(Debug)]
 #[must_use = "a yield does nothing unless it is awaited"]
 pub struct YieldNow {

@@ -9,13 +9,14 @@ use std::task::{Context, Poll};
 
 /// What can be turned into socket addresses: an address, several, or a name with a port.
 ///
-/// Addresses, also as text, are there at once. Names are looked up on threads of their own, eight at most for the
-/// process: never on a worker, nor on a blocking thread of a runtime. The trait cannot be implemented elsewhere.
+/// An address, also as text, is known at once. A name is looked up on a thread that is there for
+/// look-ups only, never on a worker, nor on a blocking thread of a runtime. The process has at most
+/// eight such threads. The trait cannot be implemented elsewhere.
 ///
 /// # Errors
 ///
-/// Those of the look-up, from whatever takes the address: a name nobody knows, or text that is no address and no name
-/// with a port.
+/// The function that takes the address returns the errors of the look-up: the name is unknown, or
+/// the text is neither an address nor a name with a port.
 ///
 /// # Examples
 ///
@@ -36,20 +37,21 @@ pub trait ToSocketAddrs: sealed::Resolve {}
 pub(crate) mod sealed {
     use super::Resolution;
 
-    /// How it is done.
+    /// The method behind [`ToSocketAddrs`](super::ToSocketAddrs), which only this crate can
+    /// implement.
     pub trait Resolve {
-        /// Starts to look up, or knows already.
+        /// Returns the addresses if they are known, otherwise starts to look them up.
         fn resolve(&self) -> Resolution;
     }
 }
 use sealed::Resolve;
 
-/// The future of addresses.
+/// The future of the addresses.
 #[derive(Debug)]
 pub enum Resolution {
-    /// Given.
+    /// The addresses are known. `None` once they were returned.
     Known(Option<Addrs>),
-    /// Asked for.
+    /// The name is being looked up.
     LookUp(LookUp),
 }
 
@@ -70,12 +72,12 @@ impl Future for Resolution {
     }
 }
 
-/// The addresses.
+/// The addresses, in the order in which they should be tried.
 #[derive(Debug)]
 pub enum Addrs {
-    /// No allocation for what is almost always one.
+    /// One address, which is the most common case, without an allocation.
     One(Option<SocketAddr>),
-    /// In the order in which they should be tried.
+    /// Several addresses.
     Many(std::vec::IntoIter<SocketAddr>),
 }
 
@@ -84,7 +86,7 @@ impl Addrs {
         Self::Many(addrs.into_iter())
     }
 
-    /// The result of the first address that `operation` succeeds with, or the last error.
+    /// Returns the result of the first address that `operation` succeeds with, or the last error.
     pub(crate) fn first_that<R>(self, operation: impl FnMut(SocketAddr) -> io::Result<R>) -> io::Result<R> {
         let mut last = None;
         for result in self.map(operation) {
@@ -116,11 +118,12 @@ pub(crate) fn no_address() -> io::Error {
 ///
 /// # Errors
 ///
-/// Those of the look-up.
+/// The errors of the look-up.
 ///
 /// # Cancel safety
 ///
-/// Nothing is lost. A look-up that has begun goes on, and its answer is thrown away.
+/// Dropping the future before it is ready loses nothing. A look-up that has begun goes on, and its
+/// answer is dropped.
 ///
 /// # Examples
 ///

@@ -1,9 +1,11 @@
 //! Reading and writing a stream of bytes, the same for TCP and for Unix sockets.
 //!
-//! A short read need not mean that there is nothing more: the end of the stream, for one, may have its edge reported together
-//! with the last bytes, and would not be reported again. Where the system tells the end from data it does, and readiness
-//! ends with it; elsewhere only with a read that would block. That is also so for a Unix socket: a read there stops at
-//! a message that came with a descriptor, and nothing tells of that.
+//! A short read does not always mean that there is nothing more. The end of the stream, for one,
+//! may be reported in the same edge as the last bytes, and is then not reported again. Where the
+//! system reports the end apart from data (`REPORTS_ENDS`), a short read has taken all, unless an
+//! event has told of more, and readiness ends with it. Elsewhere readiness ends only with a read
+//! that would block. That is also so for a Unix socket: a read there stops at a message that came
+//! with a descriptor, and no event tells of that.
 
 use super::socket::try_io;
 use crate::Async;
@@ -14,7 +16,8 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
-/// A peer that has gone away is an error, never a signal. (Apple's systems have an option instead, which std sets.)
+/// A write to a peer that has gone away returns an error, and never raises a signal. (Apple's
+/// systems have a socket option for that instead, which std sets.)
 #[cfg(not(target_vendor = "apple"))]
 const SEND: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]
@@ -35,7 +38,7 @@ fn readv(io: &impl AsFd, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn writev(io: &impl AsFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    // As many as the system takes at once; more would be an error.
+    // The system takes at most this many at once; more are an error.
     let bufs = &bufs[..bufs.len().min(1024)];
     Ok(rustix::net::sendmsg(io, bufs, &mut rustix::net::SendAncillaryBuffer::default(), SEND)?)
 }
@@ -47,7 +50,8 @@ fn writev(io: &impl AsFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
 
 /// A socket that carries a stream of bytes.
 pub trait ByteStream: AsFd {
-    /// A read that takes less than it could has taken all, unless an event has told of more.
+    /// Whether a read that takes less than it could has taken all, unless an event has told of
+    /// more.
     const SHORT_MEANS_ALL: bool;
 }
 
@@ -64,7 +68,8 @@ pub(crate) fn poll_read<T: ByteStream>(io: &Async<T>, cx: &mut Context<'_>, buf:
     io.poll_bytes(Read, cx, most, |io| recv(io, buf, RecvFlags::empty()))
 }
 
-/// [`poll_read`] into memory that nobody has written to. As many bytes as it says have been written, from the first one on.
+/// [`poll_read`] into memory that may be uninitialized. If it returns `n`, the first `n` bytes have
+/// been written.
 #[cfg(any(feature = "tokio-io", feature = "hyper"))]
 pub(crate) fn poll_read_uninit<T: ByteStream>(
     io: &Async<T>,
@@ -118,7 +123,8 @@ pub(crate) fn try_write_vectored<T: AsFd>(io: &Async<T>, bufs: &[IoSlice<'_>]) -
     try_io(io, Write, |io| writev(io, bufs))
 }
 
-/// Shuts down, also a stream that the peer has torn down before us: what was wanted is so (tokio 4665).
+/// Shuts down one direction or both. A stream that the peer has torn down before is no error, since
+/// it is in the state that was asked for (tokio 4665).
 pub(crate) fn shutdown(io: &impl AsFd, how: Shutdown) -> io::Result<()> {
     let how = match how {
         Shutdown::Read => rustix::net::Shutdown::Read,
@@ -131,7 +137,7 @@ pub(crate) fn shutdown(io: &impl AsFd, how: Shutdown) -> io::Result<()> {
     }
 }
 
-/// The traits of a stream, for the type itself and for a reference to it.
+/// Implements the traits of a stream, for the type itself and for a reference to it.
 macro_rules! async_stream {
     ($($stream:ty),*) => { $(
         impl futures_io::AsyncRead for $stream {
@@ -152,8 +158,8 @@ macro_rules! async_stream {
             }
         }
 
-        /// Closing shuts down the direction of writing, as tokio's `shutdown` does. Flushing does nothing: nothing is kept
-        /// back.
+        /// Closing shuts down the direction of writing, as tokio's `shutdown` does. Flushing does
+        /// nothing, because nothing is buffered.
         impl futures_io::AsyncWrite for $stream {
             fn poll_write(
                 self: std::pin::Pin<&mut Self>,

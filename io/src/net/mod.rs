@@ -1,20 +1,25 @@
 //! Sockets.
 //!
-//! Names and behaviour are tokio's where the thing is the same. What differs: streams speak [`futures_io`], whose `close`
-//! is tokio's `shutdown`; polling methods take a plain slice and say how many bytes came; `from_std` makes the socket
-//! non-blocking itself; a Unix address is std's.
+//! Names and behaviour are tokio's where the thing is the same. These things differ:
 //!
-//! Every operation that does something spends one of the task's [budget](giveway_budget), and so does waiting with
-//! `readable` or `writable`. The `try_` methods spend nothing, since they have nobody to wake.
+//! - Streams have the traits of [`futures_io`], whose `close` is tokio's `shutdown`.
+//! - Polling methods take a plain slice and return how many bytes came.
+//! - `from_std` makes the socket non-blocking itself.
+//! - A Unix address is std's.
 //!
-//! Readiness is kept until an operation finds out that it is over, also over a short read and over an error: whatever
-//! failed for want of descriptors, say, succeeds when there are some again.
+//! Every operation that makes progress spends one unit of the task's [budget](giveway_budget), and
+//! so does waiting with `readable` or `writable`. The `try_` methods spend nothing, since they have
+//! no task to wake.
+//!
+//! Readiness is kept until an operation finds that it is over. It is kept over a short read, and
+//! over an error: an operation that failed for want of descriptors succeeds when there are some
+//! again.
 //!
 //! # The traits of tokio and of hyper
 //!
-//! With the feature `tokio-io` everything that reads or writes has the traits of `tokio::io` as well, and so works with what
-//! is made for these: `copy`, `lines`, the codecs of `tokio_util`, TLS. With the feature `hyper` it has those of
-//! `hyper::rt`.
+//! With the feature `tokio-io`, every type that reads or writes also has the traits of `tokio::io`.
+//! So it works with what is made for these: `copy`, `lines`, the codecs of `tokio_util`, TLS. With
+//! the feature `hyper` it has the traits of `hyper::rt`.
 //!
 #![cfg_attr(feature = "tokio-io", doc = "```")]
 #![cfg_attr(not(feature = "tokio-io"), doc = "```ignore")]
@@ -30,9 +35,10 @@
 //! # std::io::Result::Ok(()) }).unwrap();
 //! ```
 //!
-//! Where both tokio's `AsyncReadExt` and that of `futures` are imported, `stream.read(…)` could be either, and does not
-//! compile: import one of them, or say which, `tokio::io::AsyncReadExt::read(&mut stream, …)`. Tokio's `shutdown` has to be
-//! said so anyway: `AsyncWriteExt::shutdown(&mut stream)`, since [`TcpStream::shutdown`] is std's.
+//! Where both tokio's `AsyncReadExt` and that of `futures` are imported, `stream.read(…)` is
+//! ambiguous and does not compile. Import one of them, or name the trait:
+//! `tokio::io::AsyncReadExt::read(&mut stream, …)`. Tokio's `shutdown` has to be called like that
+//! in any case, as `AsyncWriteExt::shutdown(&mut stream)`, since [`TcpStream::shutdown`] is std's.
 
 mod addr;
 mod bytes;

@@ -1,8 +1,10 @@
 //! Looking up names, which the system can only do by blocking.
 //!
-//! Look-ups have a few threads of their own, for the whole process: jobs of the user's that fill the blocking threads of a
-//! runtime delay no connection, and a slow name server delays no job. A thread is started when there is something to look up
-//! and ends when there is not. A runtime that is dropped does not wait for them: an answer that nobody waits for is dropped.
+//! Look-ups have a few threads of their own, for the whole process. So a user's jobs that fill the
+//! blocking threads of a runtime delay no connection, and a slow name server delays no job. A
+//! thread is started when there is something to look up, and ends when there is nothing more. A
+//! runtime that is dropped does not wait for these threads: an answer that no task waits for is
+//! dropped.
 
 use super::addr::Addrs;
 use crate::current;
@@ -18,15 +20,16 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// How many look-ups run at once. The others wait in line: a slow name server must not fill the machine with threads.
+/// The most look-ups that run at once. The others wait in line, because a slow name server must not
+/// fill the machine with threads.
 const THREADS: usize = 8;
 
-/// What is to be looked up.
+/// A name to be looked up.
 #[derive(Debug)]
 pub(crate) enum Name {
-    /// `host:port`
+    /// As `host:port`.
     Whole(String),
-    /// Host and port.
+    /// As host and port.
     Parts(String, u16),
 }
 
@@ -39,7 +42,7 @@ impl Name {
     }
 }
 
-/// Looks up a name on another thread. Starts at once, whether it is polled or not.
+/// Looks up a name on another thread. Starts at once, whether the future is polled or not.
 pub(crate) fn look_up(name: Name) -> LookUp {
     let awaited = current::with(|reactor, _| Awaited::new(reactor)).ok();
     let look_up = LookUp::new(awaited);
@@ -47,13 +50,14 @@ pub(crate) fn look_up(name: Name) -> LookUp {
     look_up
 }
 
-/// Has the reactor know that something will wake its tasks, for whoever looks for deadlocks.
+/// Tells the reactor that something will wake one of its tasks, for the check for deadlocks.
 #[derive(Debug)]
 struct Awaited(Arc<Reactor>);
 
 impl Awaited {
     fn new(reactor: &Arc<Reactor>) -> Self {
-        // Ordering: relaxed. A worker that goes to sleep after this takes a lock that whoever looks for deadlocks takes next.
+        // Ordering: relaxed. A worker that goes to sleep after this takes a lock which the thread
+        // that checks for deadlocks takes next, and so that thread sees the count.
         reactor.look_ups.fetch_add(1, Relaxed);
         Self(reactor.clone())
     }
@@ -61,26 +65,32 @@ impl Awaited {
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        // Ordering: release, partner of the acquire in `is_waited_for`: who sees this sees the wake-up before it.
+        // Ordering: release, partner of the acquire in `is_waited_for`. A thread that sees the
+        // count go down also sees the wake-up before it; with relaxed it might see neither a
+        // look-up nor a task that can run.
         self.0.look_ups.fetch_sub(1, Release);
     }
 }
 
-/// The future of [`look_up`]. Dropped before its turn has come, it is not looked up.
+/// The future of [`look_up`]. If it is dropped before a thread comes to the name, the name is not
+/// looked up.
 #[derive(Debug)]
 pub struct LookUp {
     slot: Arc<Mutex<Slot>>,
-    // The process whose thread answers.
+    /// The process whose threads answer.
     birth: Birth,
 }
 
+/// What a look-up and its job share. The thread of the job writes the answer, the future takes it.
 #[derive(Debug, Default)]
 struct Slot {
     answer: Option<io::Result<Vec<SocketAddr>>>,
-    // There was one, whether it was taken or not.
+    /// Set with the answer, and not cleared when the answer is taken.
     answered: bool,
+    /// The waker of the last poll. Foreign code, so it is cloned, dropped and woken without the
+    /// lock.
     waker: Option<Waker>,
-    // Until there is an answer, or nobody waits for it.
+    /// Set until there is an answer, or the future is dropped.
     awaited: Option<Awaited>,
 }
 
@@ -98,7 +108,8 @@ impl Future for LookUp {
         if self.birth.is_elsewhere() {
             return Poll::Ready(Err(fork::no_threads()));
         }
-        // Cloned before the lock is taken, and the old one dropped after it is released: both are the user's code.
+        // The waker is cloned before the lock is taken, and the old one is dropped after it is
+        // released: both run the user's code.
         let mut waker = Some(cx.waker().clone());
         let answer = on_behalf(|| {
             let mut slot = lock(&self.slot);
@@ -117,9 +128,10 @@ impl Future for LookUp {
 
 impl Drop for LookUp {
     fn drop(&mut self) {
-        // In the child of a fork a thread that is not there may hold the lock.
+        // In the child of a fork, the lock may be held by a thread that exists only in the parent.
         if !self.birth.is_elsewhere() {
-            // Here, not on the thread that comes to the job: it is the user's code.
+            // The waker is dropped here, and not on the thread that comes to the job, because it is
+            // the user's code.
             let left = on_behalf(|| {
                 let mut slot = lock(&self.slot);
                 (slot.waker.take(), slot.awaited.take())
@@ -137,28 +149,31 @@ struct Job {
 
 impl Job {
     fn run(self) {
-        // Otherwise nobody else has the slot: the future is gone.
+        // With a count of one only this job has the slot, because the future was dropped.
         if Arc::strong_count(&self.slot) > 1 {
             self.answer(self.name.look_up());
         }
     }
 
     fn answer(&self, answer: io::Result<Vec<SocketAddr>>) {
+        // 1. Publish the answer. A poll from now on takes it.
         let (waker, awaited) = {
             let mut slot = lock(&self.slot);
             slot.answered = true;
             slot.answer = Some(answer);
             (slot.waker.take(), slot.awaited.take())
         };
-        // A panic of it stays here: this thread has others to serve.
+        // 2. Wake the task. A panic of the waker is caught: this thread has other names to look up.
         wake_all(&mut Vec::from_iter(waker));
+        // 3. Only then take the look-up off the reactor's count. In another order a check for
+        //    deadlocks might find neither a look-up nor a task that can run.
         drop(awaited);
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Nobody came to it.
+        // The job was dropped and no thread has answered it.
         if !lock(&self.slot).answered {
             self.answer(Err(io::Error::other("the name was not looked up: there was no thread to do it")));
         }
@@ -167,15 +182,19 @@ impl Drop for Job {
 
 #[derive(Debug, Default)]
 struct Line {
+    /// The jobs that no thread has come to yet.
     jobs: VecDeque<Job>,
+    /// The number of threads that take jobs, at most `THREADS`.
     threads: usize,
 }
 
-// The parent's threads are not in a child; and its jobs wake tasks that nobody runs.
+// One for each process. A child of a fork does not have its parent's threads, and the parent's jobs
+// wake tasks that no thread runs there.
 static LINE: PerProcess<Mutex<Line>> = PerProcess::new();
 
 fn submit(job: Job) {
-    // A thread that is started here is for everybody, and inherits the priority of the thread that starts it.
+    // On behalf of the caller, because a new thread inherits the priority of the thread that starts
+    // it, and looks up names for all.
     if let Err((refused, error)) = on_behalf(|| queue(job)) {
         for job in refused {
             job.answer(Err(io::Error::new(error.kind(), format!("no thread to look up a name: {error}"))));
@@ -183,8 +202,9 @@ fn submit(job: Job) {
     }
 }
 
-/// Queues a job, and starts a thread if there may be one more. Gives back all jobs if there is no thread to be had, and none
-/// that would come to them.
+/// Queues a job, and starts a thread if fewer than `THREADS` run.
+///
+/// Returns all queued jobs if no thread can be started and none runs that would come to them.
 fn queue(job: Job) -> Result<(), (VecDeque<Job>, io::Error)> {
     let mut line = lock(LINE.get());
     line.jobs.push_back(job);
@@ -202,7 +222,8 @@ fn work() {
         let job = {
             let mut line = lock(LINE.get());
             let Some(job) = line.jobs.pop_front() else {
-                // Under the lock: who adds a job sees that this thread is gone.
+                // Under the lock, so that `queue` sees that this thread is gone before it adds a
+                // job.
                 line.threads -= 1;
                 return;
             };
@@ -227,28 +248,35 @@ mod tests {
     /// A waker whose code needs the lock of the look-up that it waits for.
     struct Intruder {
         slot: Arc<Mutex<Slot>>,
-        // How often its code ran, and how often it found the lock taken.
+        /// How often its code ran.
         calls: AtomicUsize,
+        /// How often its code found the lock taken.
         locked_out: AtomicUsize,
     }
 
     impl Intruder {
         const VTABLE: RawWakerVTable = RawWakerVTable::new(
             |this| {
-                // SAFETY: the pointer is of an `Arc`, of which the waker that is being cloned has a count.
+                // SAFETY: `this` is from `Arc::into_raw`, and the count of the waker that is being
+                // cloned keeps the value alive for this call. Only shared references to it exist.
                 unsafe { &*this.cast::<Self>() }.intrude();
-                // SAFETY: as above.
+                // SAFETY: `this` is from `Arc::into_raw`, and the count of the waker that is being
+                // cloned keeps the value alive. The new count belongs to the `RawWaker` that is
+                // returned.
                 unsafe { Arc::increment_strong_count(this.cast::<Self>()) };
                 RawWaker::new(this, &Self::VTABLE)
             },
             |this| {
-                // SAFETY: the waker's own count, which it gives up.
+                // SAFETY: `this` is from `Arc::into_raw`, and the waker that is consumed gives up
+                // its own count, once.
                 unsafe { Arc::from_raw(this.cast::<Self>()) }.intrude();
             },
-            // SAFETY: the pointer is of an `Arc`, of which the waker has a count.
+            // SAFETY: `this` is from `Arc::into_raw`, and the count of the waker keeps the value
+            // alive for this call. Only shared references to it exist.
             |this| unsafe { &*this.cast::<Self>() }.intrude(),
             |this| {
-                // SAFETY: the waker's own count, which it gives up.
+                // SAFETY: `this` is from `Arc::into_raw`, and the waker that is dropped gives up
+                // its own count, once.
                 unsafe { Arc::from_raw(this.cast::<Self>()) }.intrude();
             },
         );
@@ -260,7 +288,10 @@ mod tests {
 
         fn waker(self: &Arc<Self>) -> Waker {
             let raw = RawWaker::new(Arc::into_raw(self.clone()).cast(), &Self::VTABLE);
-            // SAFETY: the functions above keep the contract of a waker, around the counts of an `Arc`.
+            // SAFETY: the functions of `VTABLE` keep the contract of a waker: a clone adds a count
+            // of the `Arc`, waking by value and dropping give one up, and waking by reference
+            // changes none. They may be called from any thread, because an `Intruder` can be shared
+            // between threads.
             unsafe { Waker::from_raw(raw) }
         }
     }
@@ -286,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Otherwise the thread that comes to the job runs the destructor of the task.
+    /// Otherwise the thread that comes to the job would run the destructor of the task.
     #[test]
     fn a_look_up_that_is_dropped_lets_go_of_its_waker() {
         struct Task;
@@ -313,7 +344,7 @@ mod tests {
         assert!(lock(LINE.get()).threads <= THREADS);
     }
 
-    /// Otherwise a task that waits for an answer is taken for one that waits for ever.
+    /// Otherwise a task that waits for an answer would be taken for one that waits for ever.
     #[test]
     fn a_reactor_is_waited_for_until_there_is_an_answer_or_nobody_waits() {
         let reactor = Reactor::new(0).expect("a reactor starts");
@@ -333,7 +364,7 @@ mod tests {
     fn a_look_up_that_nobody_waits_for_is_not_done() {
         let slot = Arc::new(Mutex::new(Slot::default()));
         let weak = Arc::downgrade(&slot);
-        // A name without a port is an error; had it been looked up, somebody would have had to take the answer.
+        // A name without a port is an error. If it were looked up, the answer would keep the slot.
         Job { name: Name::Whole("no port".into()), slot }.run();
         assert!(weak.upgrade().is_none());
     }

@@ -1,4 +1,4 @@
-//! Waiting for what the system does not announce.
+//! Waiting for what the system does not report.
 
 use crate::time::sleep;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// Pauses that grow.
+/// Pauses that double, from `FIRST` up to `LONGEST`.
 #[derive(Debug)]
 pub(crate) struct Backoff(Duration);
 

@@ -1,4 +1,5 @@
-//! What all sockets have in common: to be made, to be tried, to be waited for, and the traits of a descriptor.
+//! What all sockets have in common: how they are made, tried and waited for, and the traits of a
+//! descriptor.
 
 use crate::Async;
 use crate::source::Direction;
@@ -11,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
-/// A new socket, non-blocking from the start.
+/// Creates a socket that is non-blocking from the start.
 pub(crate) fn new(domain: Domain, kind: Type) -> io::Result<Socket> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return Socket::new(domain, kind.nonblocking(), None);
@@ -23,7 +24,8 @@ pub(crate) fn new(domain: Domain, kind: Type) -> io::Result<Socket> {
     }
 }
 
-/// Accepts a connection: non-blocking, and closed on exec. One system call where the system can.
+/// Accepts a connection. Its socket is non-blocking, and closed on exec. That is one system call
+/// where the system can do it in one.
 pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -41,25 +43,29 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<So
     }
 }
 
-/// Whether an attempt to connect has come to an end: [`WouldBlock`](io::ErrorKind::WouldBlock) if not. That the socket is
-/// writable does not say so by itself, since readiness may be a guess.
+/// Checks whether an attempt to connect has come to an end.
+///
+/// The error is [`WouldBlock`](io::ErrorKind::WouldBlock) while it has not. That the socket is
+/// writable does not tell, since readiness may be a guess.
 pub(crate) fn connected(socket: &impl AsFd) -> io::Result<()> {
     rustix::net::sockopt::socket_error(socket)??;
     match rustix::net::getpeername(socket) {
-        // Also if it has failed since; then that is reported, and found the next time.
+        // Also if the attempt has failed since `socket_error` was read. The failure is reported as
+        // an event, and found the next time.
         Err(Errno::NOTCONN) => Err(io::ErrorKind::WouldBlock.into()),
         result => Ok(result.map(drop)?),
     }
 }
 
-/// Tries an operation once, whatever is known of its readiness.
+/// Tries an operation once, whatever is known of the readiness.
 pub(crate) fn try_io<T: AsFd, R>(
     io: &Async<T>,
     direction: Direction,
     operation: impl FnOnce(&T) -> io::Result<R>,
 ) -> io::Result<R> {
     io.check_open()?;
-    // Before the operation: an event that comes while it runs must not be wiped out.
+    // Read before the operation, so that an event that comes while the operation runs is not wiped
+    // out.
     let seen = io.source().look(direction);
     let result = operation(io.get_ref());
     if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
@@ -68,8 +74,10 @@ pub(crate) fn try_io<T: AsFd, R>(
     result
 }
 
-/// Waits until a direction is reported as ready. Spends an operation: a loop of `readable` and `try_read` over a socket that
-/// always has data would not end otherwise.
+/// Waits until a direction is reported as ready.
+///
+/// Spends an operation, because a loop of `readable` and `try_read` over a socket that always has
+/// data would not return from its poll otherwise.
 pub(crate) fn poll_ready<T: AsFd>(io: &Async<T>, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
     let spent = ready!(poll_proceed(cx));
     io.check_open()?;
@@ -84,7 +92,7 @@ pub(crate) async fn ready<T: AsFd>(io: &Async<T>, direction: Direction) -> io::R
     poll_fn(|cx| poll_ready(io, direction, cx)).await
 }
 
-/// What every socket has of its descriptor.
+/// Implements the traits of a socket's descriptor.
 macro_rules! descriptor {
     ($socket:ty, $std:ty) => {
         impl std::os::fd::AsFd for $socket {

@@ -15,25 +15,26 @@ pub(crate) mod sealed {
     use crate::net::bytes::ByteStream;
     use std::io;
 
-    /// A stream of bytes with two directions: TCP's and Unix'.
+    /// A stream of bytes with two directions, TCP's or Unix'.
     pub trait Stream {
-        /// The descriptor.
+        /// The type of the descriptor.
         type Inner: ByteStream;
-        /// What it calls its ends.
+        /// The type of its addresses.
         type Address;
-        /// The socket.
+        /// Returns the socket.
         fn socket(&self) -> &Async<Self::Inner>;
-        /// This end.
+        /// Returns the address of this end.
         fn local_addr(&self) -> io::Result<Self::Address>;
-        /// The other end.
+        /// Returns the address of the other end.
         fn peer_addr(&self) -> io::Result<Self::Address>;
     }
 }
 
-/// Reads from a borrowed stream. Made by `split`, of [`TcpStream`](super::TcpStream::split) or of
-/// [`UnixStream`](super::UnixStream::split).
+/// Reads from a borrowed stream.
 ///
-/// Both halves can be used at once, in one task. It costs nothing: a half is a reference.
+/// [`TcpStream::split`](super::TcpStream::split) and
+/// [`UnixStream::split`](super::UnixStream::split) make it. Both halves can be used at once, in one
+/// task. That costs nothing: a half is a reference.
 ///
 /// # Examples
 ///
@@ -57,22 +58,23 @@ pub(crate) mod sealed {
 #[derive(Debug)]
 pub struct ReadHalf<'a, S>(pub(crate) &'a S);
 
-/// Writes to a borrowed stream. Made by `split`, see [`ReadHalf`].
+/// Writes to a borrowed stream. See [`ReadHalf`] for an example.
 ///
 /// Dropping it does not end the stream; closing it does.
 #[derive(Debug)]
 pub struct WriteHalf<'a, S>(pub(crate) &'a S);
 
 impl<S: Stream> ReadHalf<'_, S> {
-    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    /// Looks at what the next read will find, without taking it. Returns zero at the end of the
+    /// stream.
     ///
     /// # Errors
     ///
-    /// Those of the system, such as a connection that was reset.
+    /// The system's errors, such as a connection that was reset.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future before it is ready loses nothing.
     ///
     /// # Examples
     ///
@@ -91,7 +93,7 @@ impl<S: Stream> ReadHalf<'_, S> {
         poll_fn(|cx| self.poll_peek(cx, buf)).await
     }
 
-    /// [`peek`](Self::peek), to be polled.
+    /// Polling form of [`peek`](Self::peek).
     ///
     /// # Examples
     ///
@@ -114,69 +116,61 @@ impl<S: Stream> ReadHalf<'_, S> {
 
     /// Waits until the system reports something to read.
     ///
+    /// See [`TcpStream::readable`](super::TcpStream::readable) for an example.
+    ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::readable`](super::TcpStream::readable).
+    /// Dropping the future before it is ready loses nothing.
     pub async fn readable(&self) -> io::Result<()> {
         socket::ready(self.0.socket(), Direction::Read).await
     }
 
-    /// Reads what is there.
+    /// Reads what is there, without waiting.
+    ///
+    /// See [`TcpStream::try_read`](super::TcpStream::try_read) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_read`](super::TcpStream::try_read).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         bytes::try_read(self.0.socket(), buf)
     }
 
-    /// Reads what is there into several buffers, one after the other.
+    /// Reads what is there into several buffers, one after the other, without waiting.
+    ///
+    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         bytes::try_read_vectored(self.0.socket(), bufs)
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system: it may be connected no longer.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    /// The system's errors: the stream may no longer be connected.
     pub fn peer_addr(&self) -> io::Result<S::Address> {
         self.0.peer_addr()
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<S::Address> {
         self.0.local_addr()
     }
@@ -185,69 +179,60 @@ impl<S: Stream> ReadHalf<'_, S> {
 impl<S: Stream> WriteHalf<'_, S> {
     /// Waits until the system reports room to write.
     ///
+    /// See [`TcpStream::writable`](super::TcpStream::writable) for an example.
+    ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::writable`](super::TcpStream::writable).
+    /// Dropping the future before it is ready loses nothing.
     pub async fn writable(&self) -> io::Result<()> {
         socket::ready(self.0.socket(), Direction::Write).await
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as much as there is room for, without waiting.
+    ///
+    /// See [`TcpStream::try_write`](super::TcpStream::try_write) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_write`](super::TcpStream::try_write).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
         bytes::try_write(self.0.socket(), buf)
     }
 
-    /// Writes as much as there is room for from several buffers, one after the other.
+    /// Writes as much as there is room for from several buffers, one after the other, without
+    /// waiting.
+    ///
+    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         bytes::try_write_vectored(self.0.socket(), bufs)
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system: it may be connected no longer.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    /// The system's errors: the stream may no longer be connected.
     pub fn peer_addr(&self) -> io::Result<S::Address> {
         self.0.peer_addr()
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<S::Address> {
         self.0.local_addr()
     }

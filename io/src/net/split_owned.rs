@@ -19,10 +19,11 @@ pub(crate) fn split<S: Stream>(stream: S) -> (OwnedReadHalf<S>, OwnedWriteHalf<S
     (OwnedReadHalf { stream }, writer)
 }
 
-/// Reads from a shared stream. Made by `into_split`, of [`TcpStream`](super::TcpStream::into_split) or of
-/// [`UnixStream`](super::UnixStream::into_split).
+/// Reads from a shared stream.
 ///
-/// The halves may go to different tasks. The socket is closed when both are dropped; dropping this one alone does
+/// [`TcpStream::into_split`](super::TcpStream::into_split) and
+/// [`UnixStream::into_split`](super::UnixStream::into_split) make it. The halves may go to
+/// different tasks. The socket is closed when both are dropped; dropping this one alone does
 /// nothing.
 ///
 /// # Examples
@@ -48,21 +49,20 @@ pub struct OwnedReadHalf<S> {
     stream: Arc<S>,
 }
 
-/// Writes to a shared stream. Made by `into_split`, see [`OwnedReadHalf`].
+/// Writes to a shared stream. See [`OwnedReadHalf`] for an example.
 ///
-/// Dropping it shuts down the direction of writing, so that the other end reads to the end of the stream; unless it is
-/// [forgotten](Self::forget) or [reunited](Self::reunite).
+/// Dropping it shuts down the direction of writing, so that the other end reads to the end of the
+/// stream, unless the half is [forgotten](Self::forget) or [reunited](Self::reunite).
 #[derive(Debug)]
 pub struct OwnedWriteHalf<S: Stream> {
     stream: Arc<S>,
+    /// Cleared when the half is forgotten, reunited or closed.
     shutdown_on_drop: bool,
 }
 
-/// Two halves that are not of one stream, given back.
+/// The error of two halves that do not belong to one stream. It has both halves in it.
 ///
-/// # Examples
-///
-/// See [`OwnedReadHalf::reunite`].
+/// See [`OwnedReadHalf::reunite`] for an example.
 #[derive(Debug)]
 pub struct ReuniteError<S: Stream>(
     /// The half that reads.
@@ -84,7 +84,7 @@ impl<S: Stream> OwnedReadHalf<S> {
     ///
     /// # Errors
     ///
-    /// If the halves are not of one stream. They come back in the error.
+    /// If the halves do not belong to one stream. The error gives them back.
     ///
     /// # Examples
     ///
@@ -101,7 +101,7 @@ impl<S: Stream> OwnedReadHalf<S> {
     /// # Ok(())
     /// # }
     /// ```
-    // The error is two pointers and a bool, and what it is for is to give them back.
+    // The error is two pointers and a bool, and its purpose is to give them back.
     #[allow(clippy::result_large_err, clippy::missing_panics_doc)]
     pub fn reunite(self, other: OwnedWriteHalf<S>) -> Result<S, ReuniteError<S>> {
         if !Arc::ptr_eq(&self.stream, &other.stream) {
@@ -111,24 +111,23 @@ impl<S: Stream> OwnedReadHalf<S> {
         Ok(Arc::into_inner(self.stream).expect("a stream has two halves, and one is gone"))
     }
 
-    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    /// Looks at what the next read will find, without taking it. Returns zero at the end of the
+    /// stream.
+    ///
+    /// See [`TcpStream::peek`](super::TcpStream::peek) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, such as a connection that was reset.
+    /// The system's errors, such as a connection that was reset.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::peek`](super::TcpStream::peek).
+    /// Dropping the future before it is ready loses nothing.
     pub async fn peek(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         poll_fn(|cx| self.poll_peek(cx, buf)).await
     }
 
-    /// [`peek`](Self::peek), to be polled.
+    /// Polling form of [`peek`](Self::peek).
     ///
     /// # Examples
     ///
@@ -151,69 +150,61 @@ impl<S: Stream> OwnedReadHalf<S> {
 
     /// Waits until the system reports something to read.
     ///
+    /// See [`TcpStream::readable`](super::TcpStream::readable) for an example.
+    ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::readable`](super::TcpStream::readable).
+    /// Dropping the future before it is ready loses nothing.
     pub async fn readable(&self) -> io::Result<()> {
         socket::ready(self.stream.socket(), Direction::Read).await
     }
 
-    /// Reads what is there.
+    /// Reads what is there, without waiting.
+    ///
+    /// See [`TcpStream::try_read`](super::TcpStream::try_read) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_read`](super::TcpStream::try_read).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         bytes::try_read(self.stream.socket(), buf)
     }
 
-    /// Reads what is there into several buffers, one after the other.
+    /// Reads what is there into several buffers, one after the other, without waiting.
+    ///
+    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         bytes::try_read_vectored(self.stream.socket(), bufs)
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system: it may be connected no longer.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    /// The system's errors: the stream may no longer be connected.
     pub fn peer_addr(&self) -> io::Result<S::Address> {
         self.stream.peer_addr()
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<S::Address> {
         self.stream.local_addr()
     }
@@ -222,19 +213,18 @@ impl<S: Stream> OwnedReadHalf<S> {
 impl<S: Stream> OwnedWriteHalf<S> {
     /// Puts the stream together again.
     ///
+    /// See [`OwnedReadHalf::reunite`] for an example.
+    ///
     /// # Errors
     ///
-    /// If the halves are not of one stream. They come back in the error.
-    ///
-    /// # Examples
-    ///
-    /// See [`OwnedReadHalf::reunite`].
+    /// If the halves do not belong to one stream. The error gives them back.
     #[allow(clippy::result_large_err)]
     pub fn reunite(self, other: OwnedReadHalf<S>) -> Result<S, ReuniteError<S>> {
         other.reunite(self)
     }
 
-    /// Drops this half without shutting down: the other end does not learn of it.
+    /// Drops this half without shutting down the direction of writing: the other end does not
+    /// notice.
     ///
     /// # Examples
     ///
@@ -256,69 +246,60 @@ impl<S: Stream> OwnedWriteHalf<S> {
 
     /// Waits until the system reports room to write.
     ///
+    /// See [`TcpStream::writable`](super::TcpStream::writable) for an example.
+    ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::writable`](super::TcpStream::writable).
+    /// Dropping the future before it is ready loses nothing.
     pub async fn writable(&self) -> io::Result<()> {
         socket::ready(self.stream.socket(), Direction::Write).await
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as much as there is room for, without waiting.
+    ///
+    /// See [`TcpStream::try_write`](super::TcpStream::try_write) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_write`](super::TcpStream::try_write).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
         bytes::try_write(self.stream.socket(), buf)
     }
 
-    /// Writes as much as there is room for from several buffers, one after the other.
+    /// Writes as much as there is room for from several buffers, one after the other, without
+    /// waiting.
+    ///
+    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         bytes::try_write_vectored(self.stream.socket(), bufs)
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
+    ///
+    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system: it may be connected no longer.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::peer_addr`](super::TcpStream::peer_addr).
+    /// The system's errors: the stream may no longer be connected.
     pub fn peer_addr(&self) -> io::Result<S::Address> {
         self.stream.peer_addr()
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
+    ///
+    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::local_addr`](super::TcpStream::local_addr).
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<S::Address> {
         self.stream.local_addr()
     }
@@ -327,7 +308,7 @@ impl<S: Stream> OwnedWriteHalf<S> {
 impl<S: Stream> Drop for OwnedWriteHalf<S> {
     fn drop(&mut self) {
         if self.shutdown_on_drop {
-            // The stream is done with either way.
+            // An error does not matter: the stream is not used any more.
             let _ = bytes::shutdown(self.stream.socket(), Shutdown::Write);
         }
     }

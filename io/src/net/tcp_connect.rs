@@ -20,11 +20,11 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// That of the last address tried, and those of looking up the name.
+    /// The error of the last address that was tried, and the errors of looking up the name.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, the attempt is given up and its socket closed.
+    /// Dropping the future before it is ready gives up the attempt and closes its socket.
     ///
     /// # Examples
     ///
@@ -49,15 +49,16 @@ impl TcpStream {
         Err(last.unwrap_or_else(no_address))
     }
 
-    /// Connects to an address within a time, which looking up the name and all attempts share.
+    /// Connects to an address within `timeout`. The look-up of the name and all attempts share that
+    /// time.
     ///
     /// # Errors
     ///
-    /// [`TimedOut`](io::ErrorKind::TimedOut), and those of [`connect`](Self::connect).
+    /// [`TimedOut`](io::ErrorKind::TimedOut), and the errors of [`connect`](Self::connect).
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, the attempt is given up and its socket closed.
+    /// Dropping the future before it is ready gives up the attempt and closes its socket.
     ///
     /// # Panics
     ///
@@ -76,7 +77,7 @@ impl TcpStream {
     /// ```
     pub async fn connect_timeout(addr: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {
         let mut connect = pin!(Self::connect(addr));
-        // The time is seen also if the budget is spent.
+        // Unconstrained, so that the end of the time is noticed also if the budget is spent.
         let mut over = pin!(unconstrained(sleep(timeout)));
         poll_fn(|cx| match connect.as_mut().poll(cx) {
             Poll::Pending => over.as_mut().poll(cx).map(|()| {
@@ -92,11 +93,11 @@ impl TcpStream {
 async fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
     let socket = socket::new(Domain::for_address(addr), Type::STREAM)?;
     match rustix::net::connect(&socket, &addr) {
-        // Interrupted, it goes on all the same.
+        // An attempt whose call was interrupted goes on all the same.
         Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    // Not before it connects: a socket that does not is reported as hung up.
+    // Registered only now: a socket that does not connect yet would be reported as hung up.
     let io = Async::of_nonblocking(std::net::TcpStream::from(socket))?;
     poll_fn(|cx| io.poll_io(Direction::Write, cx, socket::connected)).await?;
     Ok(TcpStream(io))

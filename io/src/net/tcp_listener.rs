@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// How many connections wait to be accepted, if the system allows as many.
+/// The most connections that wait to be accepted, if the system allows that many.
 const BACKLOG: i32 = 1024;
 
 /// A TCP socket that accepts connections.
@@ -42,47 +42,46 @@ pub struct TcpListener(Async<std::net::TcpListener>);
 descriptor!(TcpListener, std::net::TcpListener);
 
 impl TcpListener {
-    /// Listens on an address; with port 0, on one that the system chooses. If there are several addresses, on the first
-    /// that can be had.
+    /// Listens on an address.
     ///
-    /// The address may be one whose last connections still linger (`SO_REUSEADDR`). For other options make the listener
-    /// by other means and give it to [`from_std`](Self::from_std).
+    /// With port 0 the system chooses the port. If there are several addresses, listens on the
+    /// first that is available. The address may be one whose last connections still linger
+    /// (`SO_REUSEADDR`). For other options, make the listener by other means and give it to
+    /// [`from_std`](Self::from_std).
+    ///
+    /// See [`TcpListener`] for an example.
     ///
     /// # Errors
     ///
-    /// That of the last address tried, and those of looking up the name.
+    /// The error of the last address that was tried, and the errors of looking up the name.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is left behind.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpListener`].
+    /// Dropping the future before it is ready leaves nothing behind.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<Self> {
         addr.resolve().await?.first_that(bind)
     }
 
     /// Accepts a connection.
     ///
+    /// See [`TcpListener`] for an example.
+    ///
     /// # Errors
     ///
-    /// Those of the system. A connection that was given up before it was accepted, or no descriptors left, say nothing of
-    /// the listener: it can be asked again, and the connection for which there was no descriptor is still there. Wait a
-    /// while before that, for it is ready at once. `docs/io.md` in the repository has a server that does so.
+    /// The system's errors. If a connection was given up before it was accepted, or no descriptors
+    /// are left, the listener is still good and can be asked again. The connection for which there
+    /// was no descriptor still waits, so the listener is ready at once: wait a while before the
+    /// next call. `docs/io.md` in the repository has a server that does so.
     ///
     /// # Cancel safety
     ///
-    /// No connection is lost.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpListener`].
+    /// Dropping the future before it is ready loses no connection.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// [`accept`](Self::accept), to be polled. Every task that polls is woken.
+    /// Polling form of [`accept`](Self::accept). Every task that polls it is woken, not only the
+    /// last.
     ///
     /// # Examples
     ///
@@ -100,14 +99,17 @@ impl TcpListener {
         let accepted = ready!(self.0.poll_io(Direction::Read, cx, |listener| socket::accept(listener.as_fd())));
         Poll::Ready(accepted.and_then(|(fd, peer)| {
             let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
-            // Some systems accept what is no longer connected, without an address.
+            // Some systems accept a connection that has ended already, without an address.
             let peer = peer.ok_or(io::ErrorKind::ConnectionAborted)?;
             Ok((TcpStream(Async::of_nonblocking(fd.into())?), peer))
         }))
     }
 
-    /// The connections as a stream. It never ends; an error is an item like others, see [`accept`](Self::accept). Fused, it goes
-    /// into the `select!` of `futures` as it is: `incoming.select_next_some()`.
+    /// Returns a stream of the connections.
+    ///
+    /// The stream never ends. An error is an item like any other, and does not end it;
+    /// [`accept`](Self::accept) says which errors there are. Fused, it goes into the `select!` of
+    /// `futures` as it is: `incoming.select_next_some()`.
     ///
     /// # Examples
     ///
@@ -127,11 +129,11 @@ impl TcpListener {
         Incoming(self)
     }
 
-    /// The address it listens on.
+    /// Returns the address that the listener is bound to.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -146,15 +148,13 @@ impl TcpListener {
         self.0.get_ref().local_addr()
     }
 
-    /// How many routers a packet may pass (`IP_TTL`).
+    /// Returns how many routers a packet may pass (`IP_TTL`).
+    ///
+    /// See [`set_ttl`](Self::set_ttl) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_ttl`](Self::set_ttl).
+    /// The system's errors.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.get_ref().ttl()
     }
@@ -163,7 +163,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -179,25 +179,25 @@ impl TcpListener {
         self.0.get_ref().set_ttl(ttl)
     }
 
-    /// Takes a listener of std, and makes it non-blocking.
+    /// Takes over a listener of std, and makes it non-blocking.
+    ///
+    /// See [`into_std`](Self::into_std) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and if there is no runtime yet those of starting one.
-    ///
-    /// # Examples
-    ///
-    /// See [`into_std`](Self::into_std).
+    /// The system's errors, and those of starting a runtime if there is none yet.
     pub fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
         Ok(Self(Async::new(listener)?))
     }
 
-    /// Turns it into a listener of std, which stays non-blocking: see
-    /// [`set_nonblocking`](std::net::TcpListener::set_nonblocking).
+    /// Turns it into a listener of std.
+    ///
+    /// It stays non-blocking until [`set_nonblocking`](std::net::TcpListener::set_nonblocking)
+    /// makes it block.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// None. The `Result` is there because tokio's method returns one.
     ///
     /// # Examples
     ///
@@ -224,7 +224,7 @@ fn bind(addr: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener(Async::of_nonblocking(socket.into())?))
 }
 
-/// The connections that a [`TcpListener`] accepts, see [`TcpListener::incoming`].
+/// The connections that a [`TcpListener`] accepts. See [`TcpListener::incoming`] for an example.
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Incoming<'a>(&'a TcpListener);

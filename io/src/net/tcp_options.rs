@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 impl TcpStream {
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -27,11 +27,11 @@ impl TcpStream {
         self.0.get_ref().local_addr()
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
     ///
-    /// Those of the system: it may be connected no longer.
+    /// The system's errors: the stream may no longer be connected.
     ///
     /// # Examples
     ///
@@ -47,11 +47,12 @@ impl TcpStream {
         self.0.get_ref().peer_addr()
     }
 
-    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    /// Returns the error that is pending on the socket, if there is one, and clears it
+    /// (`SO_ERROR`).
     ///
     /// # Errors
     ///
-    /// Those of the system, when it is asked.
+    /// The system's errors when it is asked for the pending one.
     ///
     /// # Examples
     ///
@@ -67,25 +68,25 @@ impl TcpStream {
         self.0.get_ref().take_error()
     }
 
-    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    /// Returns whether small writes are sent at once (`TCP_NODELAY`).
+    ///
+    /// See [`set_nodelay`](Self::set_nodelay) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_nodelay`](Self::set_nodelay).
+    /// The system's errors.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.0.get_ref().nodelay()
     }
 
-    /// Sets whether small writes are sent at once (`TCP_NODELAY`), instead of being gathered until the peer has
-    /// acknowledged those before. Off at first, as everywhere.
+    /// Sets whether small writes are sent at once (`TCP_NODELAY`).
+    ///
+    /// If not, they are gathered until the peer has acknowledged those before. Off at first, as
+    /// everywhere.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -102,28 +103,28 @@ impl TcpStream {
         self.0.get_ref().set_nodelay(nodelay)
     }
 
-    /// How long the socket lingers when it is closed with something unsent (`SO_LINGER`).
+    /// Returns how long the socket lingers when it is closed with something unsent (`SO_LINGER`).
+    ///
+    /// See [`set_zero_linger`](Self::set_zero_linger) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_zero_linger`](Self::set_zero_linger).
+    /// The system's errors.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         SockRef::from(self).linger()
     }
 
     /// Sets how long the socket lingers when it is closed with something unsent (`SO_LINGER`).
     ///
-    /// With any time but zero, *dropping the stream blocks the thread* until all is sent or the time is over, also on a worker
-    /// and although the socket is non-blocking. To know that the peer has everything, close the stream and read until its
-    /// end. To reset the connection, use [`set_zero_linger`](Self::set_zero_linger). The method stays for code that is ported.
+    /// With any time but zero, *dropping the stream blocks the thread* until all is sent or the
+    /// time is over, also on a worker and although the socket is non-blocking. To know that the
+    /// peer has received everything, close the stream and read until its end. To reset the
+    /// connection, use [`set_zero_linger`](Self::set_zero_linger). This method exists for code that
+    /// is ported.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -141,14 +142,14 @@ impl TcpStream {
         SockRef::from(self).set_linger(linger)
     }
 
-    /// Has the connection reset when the stream is dropped (`SO_LINGER` with a time of zero).
+    /// Makes dropping the stream reset the connection (`SO_LINGER` with a time of zero).
     ///
-    /// What was written and not sent yet is lost, the peer's next read is an error, and no port stays behind in the state
-    /// TIME_WAIT. Dropping the stream does not block.
+    /// What was written and not sent yet is lost, the peer's next read is an error, and no port
+    /// stays in the state TIME_WAIT. Dropping the stream does not block.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -167,15 +168,13 @@ impl TcpStream {
         SockRef::from(self).set_linger(Some(Duration::ZERO))
     }
 
-    /// How many routers a packet may pass (`IP_TTL`).
+    /// Returns how many routers a packet may pass (`IP_TTL`).
+    ///
+    /// See [`set_ttl`](Self::set_ttl) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_ttl`](Self::set_ttl).
+    /// The system's errors.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.get_ref().ttl()
     }
@@ -184,7 +183,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///

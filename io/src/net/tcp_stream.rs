@@ -13,16 +13,17 @@ use std::task::{Context, Poll};
 
 /// A TCP connection.
 ///
-/// Read and write with [`futures_io`]'s traits, which a shared reference has too: any number of tasks may read and write
-/// at once. To have the directions apart, [`split`](Self::split) or [`into_split`](Self::into_split) it.
+/// It is read and written with the traits of [`futures_io`], which a shared reference has too: any
+/// number of tasks may read and write at once. [`split`](Self::split) and
+/// [`into_split`](Self::into_split) separate the directions.
 ///
-/// Closing it ([`AsyncWrite::poll_close`](futures_io::AsyncWrite::poll_close), tokio's `shutdown`) shuts down the
-/// direction of writing and nothing else. Dropping it closes the socket.
+/// Closing the stream ([`AsyncWrite::poll_close`](futures_io::AsyncWrite::poll_close), tokio's
+/// `shutdown`) shuts down the direction of writing and nothing else. Dropping it closes the socket.
 ///
 /// # Cancel safety
 ///
-/// A single read or write that is dropped before it is ready has done nothing. Those that are many, such as `read_exact`
-/// or `write_all`, may have done a part.
+/// Dropping a single read or write before it is ready has no effect: nothing was read or written. A
+/// future that makes several of them, such as `read_exact` or `write_all`, may have done a part.
 ///
 /// # Examples
 ///
@@ -48,15 +49,16 @@ descriptor!(TcpStream, std::net::TcpStream);
 async_stream!(TcpStream, &TcpStream);
 
 impl TcpStream {
-    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    /// Looks at what the next read will find, without taking it. Returns zero at the end of the
+    /// stream.
     ///
     /// # Errors
     ///
-    /// Those of the system, such as a connection that was reset.
+    /// The system's errors, such as a connection that was reset.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future before it is ready loses nothing.
     ///
     /// # Examples
     ///
@@ -77,7 +79,7 @@ impl TcpStream {
         poll_fn(|cx| self.poll_peek(cx, buf)).await
     }
 
-    /// [`peek`](Self::peek), to be polled.
+    /// Polling form of [`peek`](Self::peek).
     ///
     /// # Examples
     ///
@@ -101,17 +103,19 @@ impl TcpStream {
 
     /// Waits until the system reports something to read: data, the end, or an error.
     ///
-    /// The report counts until an operation finds nothing left, such as a [`try_read`](Self::try_read) that would block or a
-    /// read that does not fill its buffer. So this may be ready although another task has read what came; it is never ready
-    /// before anything has come.
+    /// The report counts until an operation finds nothing left, such as a
+    /// [`try_read`](Self::try_read) that would block or a read that does not fill its buffer. So
+    /// this may be ready although another task has read what came. It is never ready before
+    /// anything has come.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was ready is ready for the next who asks.
+    /// Dropping the future before it is ready loses nothing: what was ready is still ready for the
+    /// next call.
     ///
     /// # Examples
     ///
@@ -139,7 +143,7 @@ impl TcpStream {
         socket::ready(&self.0, Direction::Read).await
     }
 
-    /// [`readable`](Self::readable), to be polled.
+    /// Polling form of [`readable`](Self::readable).
     ///
     /// # Examples
     ///
@@ -160,11 +164,13 @@ impl TcpStream {
         socket::poll_ready(&self.0, Direction::Read, cx)
     }
 
-    /// Reads what is there, now. Zero is the end of the stream, or that the buffer is empty.
+    /// Reads what is there, without waiting. Returns zero at the end of the stream, or if the
+    /// buffer is empty.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     ///
     /// # Examples
     ///
@@ -181,11 +187,12 @@ impl TcpStream {
         bytes::try_read(&self.0, buf)
     }
 
-    /// Reads what is there into several buffers, one after the other.
+    /// Reads what is there into several buffers, one after the other, without waiting.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     ///
     /// # Examples
     ///
@@ -210,16 +217,18 @@ impl TcpStream {
 
     /// Waits until the system reports room to write, or an error.
     ///
-    /// The report counts until an operation finds no room left, such as a [`try_write`](Self::try_write) that would block.
-    /// So this may be ready although another task has filled the room.
+    /// The report counts until an operation finds no room left, such as a
+    /// [`try_write`](Self::try_write) that would block. So this may be ready although another task
+    /// has filled the room.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was ready is ready for the next who asks.
+    /// Dropping the future before it is ready loses nothing: what was ready is still ready for the
+    /// next call.
     ///
     /// # Examples
     ///
@@ -236,7 +245,7 @@ impl TcpStream {
         socket::ready(&self.0, Direction::Write).await
     }
 
-    /// [`writable`](Self::writable), to be polled.
+    /// Polling form of [`writable`](Self::writable).
     ///
     /// # Examples
     ///
@@ -255,11 +264,11 @@ impl TcpStream {
         socket::poll_ready(&self.0, Direction::Write, cx)
     }
 
-    /// Writes as much as there is room for, now.
+    /// Writes as much as there is room for, without waiting.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     ///
     /// # Examples
     ///
@@ -275,11 +284,12 @@ impl TcpStream {
         bytes::try_write(&self.0, buf)
     }
 
-    /// Writes as much as there is room for from several buffers, one after the other.
+    /// Writes as much as there is room for from several buffers, one after the other, without
+    /// waiting.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     ///
     /// # Examples
     ///
@@ -296,11 +306,11 @@ impl TcpStream {
         bytes::try_write_vectored(&self.0, bufs)
     }
 
-    /// Shuts down one direction or both. Whoever waits for it is woken.
+    /// Shuts down one direction or both, and so wakes the tasks that wait for it.
     ///
     /// # Errors
     ///
-    /// Those of the system. That the peer has torn down the connection before is none.
+    /// The system's errors. A connection that the peer has torn down before is not an error.
     ///
     /// # Examples
     ///
@@ -320,46 +330,44 @@ impl TcpStream {
         bytes::shutdown(&self.0, how)
     }
 
-    /// The two directions, to be used at once within one task. Costs nothing.
+    /// Splits the stream into its two directions, to be used at once within one task. This costs
+    /// nothing.
     ///
-    /// Where `futures::AsyncReadExt` is in scope, `stream.split()` is that trait's, which takes the stream and has a lock.
-    /// There write `TcpStream::split(&mut stream)`.
+    /// Where `futures::AsyncReadExt` is in scope, `stream.split()` calls that trait's method, which
+    /// takes the stream and has a lock. Write `TcpStream::split(&mut stream)` there.
     ///
-    /// # Examples
-    ///
-    /// See [`ReadHalf`](super::ReadHalf).
+    /// See [`ReadHalf`](super::ReadHalf) for an example.
     pub fn split(&mut self) -> (tcp::ReadHalf<'_>, tcp::WriteHalf<'_>) {
         (split::ReadHalf(self), split::WriteHalf(self))
     }
 
-    /// The two directions, to be used by two tasks. Costs an allocation. Dropping the half that writes shuts down writing.
+    /// Splits the stream into its two directions, to be used by two tasks. This costs an
+    /// allocation. Dropping the half that writes shuts down writing.
     ///
-    /// # Examples
-    ///
-    /// See [`OwnedReadHalf`](super::OwnedReadHalf).
+    /// See [`OwnedReadHalf`](super::OwnedReadHalf) for an example.
     pub fn into_split(self) -> (tcp::OwnedReadHalf, tcp::OwnedWriteHalf) {
         split_owned::split(self)
     }
 
-    /// Takes a stream of std, and makes it non-blocking.
+    /// Takes over a stream of std, and makes it non-blocking.
+    ///
+    /// See [`into_std`](Self::into_std) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and if there is no runtime yet those of starting one.
-    ///
-    /// # Examples
-    ///
-    /// See [`into_std`](Self::into_std).
+    /// The system's errors, and those of starting a runtime if there is none yet.
     pub fn from_std(stream: std::net::TcpStream) -> io::Result<Self> {
         Ok(Self(Async::new(stream)?))
     }
 
-    /// Turns it into a stream of std, which stays non-blocking: see
-    /// [`set_nonblocking`](std::net::TcpStream::set_nonblocking).
+    /// Turns it into a stream of std.
+    ///
+    /// It stays non-blocking until [`set_nonblocking`](std::net::TcpStream::set_nonblocking) makes
+    /// it block.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// None. The `Result` is there because tokio's method returns one.
     ///
     /// # Examples
     ///

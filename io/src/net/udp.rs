@@ -10,12 +10,14 @@ use std::net::SocketAddr;
 
 /// A UDP socket.
 ///
-/// Everything takes a shared reference: put it in an [`Arc`](std::sync::Arc) and any number of tasks may send and receive.
-/// A datagram that is larger than the buffer is cut off, and the rest of it lost.
+/// Every method takes a shared reference: put the socket into an [`Arc`](std::sync::Arc), and any
+/// number of tasks may send and receive. A datagram that is larger than the buffer is cut off, and
+/// the rest of it is lost.
 ///
 /// # Cancel safety
 ///
-/// A future of it that is dropped before it is ready has neither sent nor received anything.
+/// A future of this socket that is dropped before it is ready has neither sent nor received
+/// anything.
 ///
 /// # Examples
 ///
@@ -37,30 +39,31 @@ pub struct UdpSocket(pub(crate) Async<std::net::UdpSocket>);
 descriptor!(UdpSocket, std::net::UdpSocket);
 
 impl UdpSocket {
-    /// Binds a socket to an address; with port 0, to one that the system chooses. If there are several addresses, to the
-    /// first that can be had.
+    /// Binds a socket to an address.
+    ///
+    /// With port 0 the system chooses the port. If there are several addresses, binds to the first
+    /// that is available.
+    ///
+    /// See [`UdpSocket`] for an example.
     ///
     /// # Errors
     ///
-    /// That of the last address tried, and those of looking up the name.
-    ///
-    /// # Examples
-    ///
-    /// See [`UdpSocket`].
+    /// The error of the last address that was tried, and the errors of looking up the name.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<Self> {
         addr.resolve().await?.first_that(|addr| Self::from_std(std::net::UdpSocket::bind(addr)?))
     }
 
-    /// Sets the peer: [`send`](Self::send) sends to it, and whatever others send is not received. If there are several
-    /// addresses, to the first that can be had. Sends nothing.
+    /// Sets the peer.
+    ///
+    /// [`send`](Self::send) sends to it, and datagrams from other addresses are not received. If
+    /// there are several addresses, the first that the system accepts becomes the peer. This sends
+    /// nothing.
+    ///
+    /// See [`send`](Self::send) for an example.
     ///
     /// # Errors
     ///
-    /// That of the last address tried, and those of looking up the name.
-    ///
-    /// # Examples
-    ///
-    /// See [`send`](Self::send).
+    /// The error of the last address that was tried, and the errors of looking up the name.
     pub async fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
         addr.resolve().await?.first_that(|addr| self.0.get_ref().connect(addr))
     }
@@ -69,7 +72,8 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of the system: the socket has no peer, the datagram is too large, or one that was sent earlier was refused.
+    /// The system's errors: the socket has no peer, the datagram is too large, or an earlier one
+    /// was refused.
     ///
     /// # Examples
     ///
@@ -90,7 +94,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of the system, such as that one that was sent earlier was refused.
+    /// The system's errors, such as that a datagram that was sent earlier was refused.
     ///
     /// # Examples
     ///
@@ -109,29 +113,25 @@ impl UdpSocket {
         poll_fn(|cx| self.poll_recv(cx, buf)).await
     }
 
-    /// Sends a datagram to an address; to the first, if there are several. Returns its size.
+    /// Sends a datagram to an address, the first if there are several. Returns its size.
+    ///
+    /// See [`UdpSocket`] for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and those of looking up the name.
-    ///
-    /// # Examples
-    ///
-    /// See [`UdpSocket`].
+    /// The system's errors, and the errors of looking up the name.
     pub async fn send_to(&self, buf: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
         let target = target.resolve().await?.next().ok_or_else(no_address)?;
         poll_fn(|cx| self.poll_send_to(cx, buf, target)).await
     }
 
-    /// Receives a datagram. Returns its size, and who sent it.
+    /// Receives a datagram. Returns its size and its sender.
+    ///
+    /// See [`UdpSocket`] for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`UdpSocket`].
+    /// The system's errors.
     pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         poll_fn(|cx| self.poll_recv_from(cx, buf)).await
     }
@@ -140,7 +140,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -160,11 +160,11 @@ impl UdpSocket {
         poll_fn(|cx| self.poll_peek(cx, buf)).await
     }
 
-    /// Looks at the next datagram and who sent it, without taking it.
+    /// Looks at the next datagram and its sender, without taking it.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -184,12 +184,13 @@ impl UdpSocket {
 
     /// Waits until the system reports a datagram, or an error.
     ///
-    /// The report counts until a receive finds nothing left: a `try_` method that would block. So this may be ready although
-    /// the datagram was received already; it is never ready before anything has come.
+    /// The report counts until an operation finds nothing left, such as a `try_` method that would
+    /// block. So this may be ready although the datagram was received already. It is never ready
+    /// before anything has come.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Examples
     ///
@@ -219,7 +220,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Examples
     ///
@@ -236,25 +237,25 @@ impl UdpSocket {
         socket::ready(&self.0, Direction::Write).await
     }
 
-    /// Takes a socket of std, and makes it non-blocking.
+    /// Takes over a socket of std, and makes it non-blocking.
+    ///
+    /// See [`into_std`](Self::into_std) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and if there is no runtime yet those of starting one.
-    ///
-    /// # Examples
-    ///
-    /// See [`into_std`](Self::into_std).
+    /// The system's errors, and those of starting a runtime if there is none yet.
     pub fn from_std(socket: std::net::UdpSocket) -> io::Result<Self> {
         Ok(Self(Async::new(socket)?))
     }
 
-    /// Turns it into a socket of std, which stays non-blocking: see
-    /// [`set_nonblocking`](std::net::UdpSocket::set_nonblocking).
+    /// Turns it into a socket of std.
+    ///
+    /// It stays non-blocking until [`set_nonblocking`](std::net::UdpSocket::set_nonblocking) makes
+    /// it block.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// None. The `Result` is there because tokio's method returns one.
     ///
     /// # Examples
     ///

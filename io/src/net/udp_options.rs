@@ -5,11 +5,11 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 impl UdpSocket {
-    /// The address it is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -24,7 +24,7 @@ impl UdpSocket {
         self.0.get_ref().local_addr()
     }
 
-    /// The address of the peer.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     ///
@@ -46,11 +46,12 @@ impl UdpSocket {
         self.0.get_ref().peer_addr()
     }
 
-    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    /// Returns the error that is pending on the socket, if there is one, and clears it
+    /// (`SO_ERROR`).
     ///
     /// # Errors
     ///
-    /// Those of the system, when it is asked.
+    /// The system's errors when it is asked for the pending one.
     ///
     /// # Examples
     ///
@@ -65,24 +66,22 @@ impl UdpSocket {
         self.0.get_ref().take_error()
     }
 
-    /// Whether it may send to a broadcast address (`SO_BROADCAST`).
+    /// Returns whether the socket may send to a broadcast address (`SO_BROADCAST`).
+    ///
+    /// See [`set_broadcast`](Self::set_broadcast) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_broadcast`](Self::set_broadcast).
+    /// The system's errors.
     pub fn broadcast(&self) -> io::Result<bool> {
         self.0.get_ref().broadcast()
     }
 
-    /// Sets whether it may send to a broadcast address (`SO_BROADCAST`).
+    /// Sets whether the socket may send to a broadcast address (`SO_BROADCAST`).
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -98,15 +97,13 @@ impl UdpSocket {
         self.0.get_ref().set_broadcast(on)
     }
 
-    /// How many routers a datagram may pass (`IP_TTL`).
+    /// Returns how many routers a datagram may pass (`IP_TTL`).
+    ///
+    /// See [`set_ttl`](Self::set_ttl) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_ttl`](Self::set_ttl).
+    /// The system's errors.
     pub fn ttl(&self) -> io::Result<u32> {
         self.0.get_ref().ttl()
     }
@@ -115,7 +112,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -131,15 +128,13 @@ impl UdpSocket {
         self.0.get_ref().set_ttl(ttl)
     }
 
-    /// How many routers a datagram to a group may pass (`IP_MULTICAST_TTL`).
+    /// Returns how many routers a datagram to a group may pass (`IP_MULTICAST_TTL`).
+    ///
+    /// See [`set_multicast_ttl_v4`](Self::set_multicast_ttl_v4) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_multicast_ttl_v4`](Self::set_multicast_ttl_v4).
+    /// The system's errors.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
         self.0.get_ref().multicast_ttl_v4()
     }
@@ -148,7 +143,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -164,15 +159,13 @@ impl UdpSocket {
         self.0.get_ref().set_multicast_ttl_v4(ttl)
     }
 
-    /// Whether datagrams to a group come back to this machine (`IP_MULTICAST_LOOP`).
+    /// Returns whether datagrams to a group come back to this machine (`IP_MULTICAST_LOOP`).
+    ///
+    /// See [`set_multicast_loop_v4`](Self::set_multicast_loop_v4) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_multicast_loop_v4`](Self::set_multicast_loop_v4).
+    /// The system's errors.
     pub fn multicast_loop_v4(&self) -> io::Result<bool> {
         self.0.get_ref().multicast_loop_v4()
     }
@@ -181,7 +174,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -197,15 +190,13 @@ impl UdpSocket {
         self.0.get_ref().set_multicast_loop_v4(on)
     }
 
-    /// Whether datagrams to a group come back to this machine (`IPV6_MULTICAST_LOOP`).
+    /// Returns whether datagrams to a group come back to this machine (`IPV6_MULTICAST_LOOP`).
+    ///
+    /// See [`set_multicast_loop_v6`](Self::set_multicast_loop_v6) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`set_multicast_loop_v6`](Self::set_multicast_loop_v6).
+    /// The system's errors.
     pub fn multicast_loop_v6(&self) -> io::Result<bool> {
         self.0.get_ref().multicast_loop_v6()
     }
@@ -214,7 +205,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -230,11 +221,12 @@ impl UdpSocket {
         self.0.get_ref().set_multicast_loop_v6(on)
     }
 
-    /// Joins a group of IPv4. The interface is that with the address; with the unspecified one, whichever the system chooses.
+    /// Joins a group of IPv4, on the interface with this address. If it is the unspecified address,
+    /// the system chooses the interface.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -252,11 +244,12 @@ impl UdpSocket {
         self.0.get_ref().join_multicast_v4(&multiaddr, &interface)
     }
 
-    /// Joins a group of IPv6. The interface is that with the number; with zero, whichever the system chooses.
+    /// Joins a group of IPv6, on the interface with this number. If it is zero, the system chooses
+    /// the interface.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -274,28 +267,26 @@ impl UdpSocket {
         self.0.get_ref().join_multicast_v6(multiaddr, interface)
     }
 
-    /// Leaves a group of IPv4. The interface is that with the address; with the unspecified one, whichever the system chooses.
+    /// Leaves a group of IPv4, on the interface with this address. If it is the unspecified
+    /// address, the system chooses the interface.
+    ///
+    /// See [`join_multicast_v4`](Self::join_multicast_v4) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`join_multicast_v4`](Self::join_multicast_v4).
+    /// The system's errors.
     pub fn leave_multicast_v4(&self, multiaddr: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
         self.0.get_ref().leave_multicast_v4(&multiaddr, &interface)
     }
 
-    /// Leaves a group of IPv6. The interface is that with the number; with zero, whichever the system chooses.
+    /// Leaves a group of IPv6, on the interface with this number. If it is zero, the system chooses
+    /// the interface.
+    ///
+    /// See [`join_multicast_v6`](Self::join_multicast_v6) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`join_multicast_v6`](Self::join_multicast_v6).
+    /// The system's errors.
     pub fn leave_multicast_v6(&self, multiaddr: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.0.get_ref().leave_multicast_v6(multiaddr, interface)
     }

@@ -1,4 +1,4 @@
-//! A UDP socket, polled and tried.
+//! A UDP socket: the polling methods, and those that do not wait.
 
 use super::UdpSocket;
 use super::socket::{poll_ready, try_io};
@@ -7,9 +7,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-/// The asynchronous methods, to be polled. Every task that polls is woken.
+/// The asynchronous methods in polling form. Every task that polls one is woken, not only the last.
 impl UdpSocket {
-    /// [`send`](Self::send), to be polled.
+    /// Polling form of [`send`](Self::send).
     ///
     /// # Examples
     ///
@@ -28,7 +28,7 @@ impl UdpSocket {
         self.0.poll_io(Write, cx, |socket| socket.send(buf))
     }
 
-    /// [`recv`](Self::recv), to be polled.
+    /// Polling form of [`recv`](Self::recv).
     ///
     /// # Examples
     ///
@@ -48,7 +48,7 @@ impl UdpSocket {
         self.0.poll_io(Read, cx, |socket| socket.recv(buf))
     }
 
-    /// [`send_to`](Self::send_to), to be polled.
+    /// Polling form of [`send_to`](Self::send_to).
     ///
     /// # Examples
     ///
@@ -67,7 +67,7 @@ impl UdpSocket {
         self.0.poll_io(Write, cx, |socket| socket.send_to(buf, target))
     }
 
-    /// [`recv_from`](Self::recv_from), to be polled.
+    /// Polling form of [`recv_from`](Self::recv_from).
     ///
     /// # Examples
     ///
@@ -88,7 +88,7 @@ impl UdpSocket {
         self.0.poll_io(Read, cx, |socket| socket.recv_from(buf))
     }
 
-    /// [`peek`](Self::peek), to be polled.
+    /// Polling form of [`peek`](Self::peek).
     ///
     /// # Examples
     ///
@@ -109,7 +109,7 @@ impl UdpSocket {
         self.0.poll_io(Read, cx, |socket| socket.peek(buf))
     }
 
-    /// [`peek_from`](Self::peek_from), to be polled.
+    /// Polling form of [`peek_from`](Self::peek_from).
     ///
     /// # Examples
     ///
@@ -130,7 +130,7 @@ impl UdpSocket {
         self.0.poll_io(Read, cx, |socket| socket.peek_from(buf))
     }
 
-    /// [`readable`](Self::readable), to be polled.
+    /// Polling form of [`readable`](Self::readable).
     ///
     /// # Examples
     ///
@@ -150,7 +150,7 @@ impl UdpSocket {
         poll_ready(&self.0, Read, cx)
     }
 
-    /// [`writable`](Self::writable), to be polled.
+    /// Polling form of [`writable`](Self::writable).
     ///
     /// # Examples
     ///
@@ -171,13 +171,14 @@ impl UdpSocket {
     }
 }
 
-/// The asynchronous methods, tried once.
+/// The asynchronous methods, tried once without waiting.
 impl UdpSocket {
-    /// Sends a datagram to the peer, now.
+    /// Sends a datagram to the peer, without waiting. Returns its size.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of [`send`](Self::send).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the errors of
+    /// [`send`](Self::send).
     ///
     /// # Examples
     ///
@@ -194,11 +195,13 @@ impl UdpSocket {
         try_io(&self.0, Write, |socket| socket.send(buf))
     }
 
-    /// Receives a datagram from the peer, or from anybody if there is none, now.
+    /// Receives a datagram from the peer, or from any address if there is no peer, without waiting.
+    /// Returns its size.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`recv`](Self::recv).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
+    /// [`recv`](Self::recv).
     ///
     /// # Examples
     ///
@@ -214,24 +217,24 @@ impl UdpSocket {
         try_io(&self.0, Read, |socket| socket.recv(buf))
     }
 
-    /// Sends a datagram to an address, now.
+    /// Sends a datagram to an address, without waiting. Returns its size.
+    ///
+    /// See [`writable`](Self::writable) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of [`send_to`](Self::send_to).
-    ///
-    /// # Examples
-    ///
-    /// See [`writable`](Self::writable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the errors of
+    /// [`send_to`](Self::send_to).
     pub fn try_send_to(&self, buf: &[u8], target: SocketAddr) -> io::Result<usize> {
         try_io(&self.0, Write, |socket| socket.send_to(buf, target))
     }
 
-    /// Receives a datagram, now.
+    /// Receives a datagram, without waiting.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`recv_from`](Self::recv_from).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
+    /// [`recv_from`](Self::recv_from).
     ///
     /// # Examples
     ///
@@ -253,28 +256,26 @@ impl UdpSocket {
         try_io(&self.0, Read, |socket| socket.recv_from(buf))
     }
 
-    /// Looks at the next datagram from the peer, now, without taking it.
+    /// Looks at the next datagram from the peer, without taking it and without waiting.
+    ///
+    /// See [`try_recv_from`](Self::try_recv_from) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`peek`](Self::peek).
-    ///
-    /// # Examples
-    ///
-    /// See [`try_recv_from`](Self::try_recv_from).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
+    /// [`peek`](Self::peek).
     pub fn try_peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         try_io(&self.0, Read, |socket| socket.peek(buf))
     }
 
-    /// Looks at the next datagram, now, without taking it.
+    /// Looks at the next datagram, without taking it and without waiting.
+    ///
+    /// See [`try_recv_from`](Self::try_recv_from) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`peek_from`](Self::peek_from).
-    ///
-    /// # Examples
-    ///
-    /// See [`try_recv_from`](Self::try_recv_from).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
+    /// [`peek_from`](Self::peek_from).
     pub fn try_peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         try_io(&self.0, Read, |socket| socket.peek_from(buf))
     }

@@ -8,7 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 
-/// The address at a path; on Linux one that begins with a zero byte is a name without a file, as tokio has it.
+/// Returns the address at a path. On Linux a path that begins with a zero byte is a name without a
+/// file, as in tokio.
 pub(crate) fn of_path(path: &Path) -> io::Result<SocketAddr> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Some((0, name)) = path.as_os_str().as_bytes().split_first() {
@@ -17,10 +18,10 @@ pub(crate) fn of_path(path: &Path) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(path)
 }
 
-/// The address of a peer that was accepted, as `accept` said.
+/// Returns the address of a peer that was accepted; `peer` is what `accept` returned.
 pub(crate) fn of_peer(peer: Option<SocketAddrAny>, stream: &UnixStream) -> io::Result<SocketAddr> {
-    // Almost nobody has a name: nothing after the family. Who has one is asked of the system once more: rustix panics at the longest names, and takes no
-    // name for an empty one (1.1.6).
+    // Almost no peer has a name: nothing follows the family. If one has, the system is asked for it
+    // again, because rustix panics at the longest names and takes an empty name for none (1.1.6).
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if peer.is_some_and(|peer| peer.addr_len() as usize == size_of::<rustix::net::AddressFamily>()) {
         return SocketAddr::from_pathname("");
@@ -29,7 +30,7 @@ pub(crate) fn of_peer(peer: Option<SocketAddrAny>, stream: &UnixStream) -> io::R
     stream.peer_addr()
 }
 
-/// What the system wants to connect to.
+/// Returns the address in the form in which the system connects to it.
 pub(crate) fn to_system(addr: &SocketAddr) -> io::Result<SocketAddrUnix> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let Some(name) = addr.as_abstract_name() {

@@ -13,22 +13,22 @@ use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
 impl UnixStream {
-    /// Connects to the socket at a path. On Linux a path that begins with a zero byte is a name without a file.
+    /// Connects to the socket at a path. On Linux a path that begins with a zero byte is a name
+    /// without a file.
     ///
-    /// A listener with too many connections that wait to be accepted is waited for. The system does not tell when there
-    /// is room, so it is asked again and again, ever more seldom, at most every 20 ms.
+    /// If too many connections wait to be accepted by the listener, this waits. The system does not
+    /// report when there is room, so the attempt is repeated, after pauses that grow to at most
+    /// 20 ms.
+    ///
+    /// See [`UnixListener`](super::UnixListener) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system: nothing is there, or nobody listens.
+    /// The system's errors: there is no socket at the path, or no process listens on it.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, the attempt is given up and its socket closed.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixListener`](super::UnixListener).
+    /// Dropping the future before it is ready gives up the attempt and closes its socket.
     pub async fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         let addr = unix_addr::to_system(&unix_addr::of_path(path.as_ref())?)?;
         connect(addr).await
@@ -38,11 +38,11 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](Self::connect); and the address must not be an unnamed one.
+    /// The errors of [`connect`](Self::connect), and an error if the address is unnamed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, the attempt is given up and its socket closed.
+    /// Dropping the future before it is ready gives up the attempt and closes its socket.
     ///
     /// # Examples
     ///
@@ -73,7 +73,7 @@ async fn connect(addr: SocketAddrUnix) -> io::Result<UnixStream> {
             Err(error) => return Err(error.into()),
         }
     }
-    // Linux connects at once or not at all; others may take their time.
+    // Linux connects at once or not at all; other systems may take their time.
     let io = Async::of_nonblocking(net::UnixStream::from(socket))?;
     poll_fn(|cx| io.poll_io(Direction::Write, cx, socket::connected)).await?;
     Ok(UnixStream(io))

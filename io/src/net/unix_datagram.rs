@@ -13,15 +13,17 @@ use std::path::Path;
 
 /// A Unix socket for datagrams.
 ///
-/// Nothing is lost on the way and nothing overtakes: who sends to a full socket waits. A datagram that is larger than the
-/// buffer is cut off, and the rest of it lost. Dropping a socket leaves its file behind.
+/// No datagram is lost on the way, and none overtakes another: a sender to a full socket waits. A
+/// datagram that is larger than the buffer is cut off, and the rest of it is lost. Dropping a
+/// socket leaves its file behind.
 ///
-/// There is no `poll_send_to`, which tokio has: there is no event for its task to wait for, see
-/// [`send_to`](Self::send_to).
+/// There is no `poll_send_to`, which tokio has, because there is no event for its task to wait for;
+/// [`send_to`](Self::send_to) says why.
 ///
 /// # Cancel safety
 ///
-/// A future of it that is dropped before it is ready has neither sent nor received anything.
+/// A future of this socket that is dropped before it is ready has neither sent nor received
+/// anything.
 ///
 /// # Examples
 ///
@@ -41,11 +43,12 @@ pub struct UnixDatagram(pub(crate) Async<net::UnixDatagram>);
 descriptor!(UnixDatagram, net::UnixDatagram);
 
 impl UnixDatagram {
-    /// A socket at a path. On Linux a path that begins with a zero byte is a name without a file.
+    /// Creates a socket at a path. On Linux a path that begins with a zero byte is a name without a
+    /// file.
     ///
     /// # Errors
     ///
-    /// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) also if only the file is there.
+    /// The system's errors: [`AddrInUse`](io::ErrorKind::AddrInUse) also if only the file exists.
     ///
     /// # Examples
     ///
@@ -68,38 +71,35 @@ impl UnixDatagram {
         Self::from_std(net::UnixDatagram::bind_addr(&unix_addr::of_path(path.as_ref())?)?)
     }
 
-    /// A socket without an address. It can send, and nobody can answer.
+    /// Creates a socket without an address. It can send, and no answer can reach it.
+    ///
+    /// See [`bind`](Self::bind) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`bind`](Self::bind).
+    /// The system's errors.
     pub fn unbound() -> io::Result<Self> {
         Self::from_std(net::UnixDatagram::unbound()?)
     }
 
-    /// Two sockets that are connected to each other.
+    /// Creates two sockets that are connected to each other.
+    ///
+    /// See [`UnixDatagram`] for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixDatagram`].
+    /// The system's errors.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (here, there) = net::UnixDatagram::pair()?;
         Ok((Self::from_std(here)?, Self::from_std(there)?))
     }
 
-    /// Sets the peer: [`send`](Self::send) sends to it, and whatever others send is not received.
+    /// Sets the peer. [`send`](Self::send) sends to it, and datagrams from other sockets are not
+    /// received.
     ///
     /// # Errors
     ///
-    /// Those of the system: nobody is there.
+    /// The system's errors: there is no socket at the path.
     ///
     /// # Examples
     ///
@@ -122,48 +122,43 @@ impl UnixDatagram {
 
     /// Sends a datagram to the peer. Returns its size.
     ///
+    /// See [`UnixDatagram`] for an example.
+    ///
     /// # Errors
     ///
-    /// Those of the system: there is no peer, or no longer; or the datagram is too large.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixDatagram`].
+    /// The system's errors: there is no peer, or it has gone, or the datagram is too large.
     pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
         poll_fn(|cx| self.poll_send(cx, buf)).await
     }
 
     /// Receives a datagram. Returns its size.
     ///
+    /// See [`UnixDatagram`] for an example.
+    ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixDatagram`].
+    /// The system's errors.
     pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         poll_fn(|cx| self.poll_recv(cx, buf)).await
     }
 
     /// Sends a datagram to the socket at a path. Returns its size.
     ///
-    /// If that socket is full, waits until it is not. The system does not tell a sender which has not
-    /// [connected](Self::connect) when there is room, so it is asked again and again, ever more seldom, at most every 20 ms.
+    /// If that socket is full, this waits until it is not. The system does not report room to a
+    /// sender which has not [connected](Self::connect), so the attempt is repeated, after pauses
+    /// that grow to at most 20 ms.
+    ///
+    /// See [`bind`](Self::bind) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system: nobody is there, or the datagram is too large.
-    ///
-    /// # Examples
-    ///
-    /// See [`bind`](Self::bind).
+    /// The system's errors: there is no socket at the path, or the datagram is too large.
     pub async fn send_to(&self, buf: &[u8], target: impl AsRef<Path>) -> io::Result<usize> {
         let target = unix_addr::of_path(target.as_ref())?;
         let mut backoff = Backoff::new();
-        // Readiness has no part in it. Being writable is a matter of this socket's own buffer, not of the target; and on
-        // Linux the very attempt that fails takes room in that buffer, gives it back, and is reported as room. Who waited
-        // for that would spin.
+        // Readiness is not used. Whether the socket is writable depends on its own buffer, and not
+        // on the target's. On Linux the very attempt that fails takes room in the own buffer and
+        // gives it back, which is reported as room. A task that waited for that report would spin.
         loop {
             match poll_fn(|cx| self.poll_try_send_to(cx, buf, &target)).await {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => backoff.pause().await,
@@ -172,27 +167,26 @@ impl UnixDatagram {
         }
     }
 
-    /// Receives a datagram. Returns its size, and who sent it.
+    /// Receives a datagram. Returns its size and its sender.
+    ///
+    /// See [`bind`](Self::bind) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`bind`](Self::bind).
+    /// The system's errors.
     pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         poll_fn(|cx| self.poll_recv_from(cx, buf)).await
     }
 
     /// Waits until the system reports a datagram, or an error.
     ///
-    /// The report counts until a receive finds nothing left: a `try_` method that would block. So this may be ready although
-    /// the datagram was received already; it is never ready before anything has come.
+    /// The report counts until an operation finds nothing left, such as a `try_` method that would
+    /// block. So this may be ready although the datagram was received already. It is never ready
+    /// before anything has come.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Examples
     ///
@@ -209,12 +203,14 @@ impl UnixDatagram {
         socket::ready(&self.0, Direction::Read).await
     }
 
-    /// Waits until the system reports room to send, or an error. Of the room at a target other than the peer it knows nothing,
-    /// see [`send_to`](Self::send_to).
+    /// Waits until the system reports room to send, or an error.
+    ///
+    /// The report says nothing of the room at a target other than the peer;
+    /// [`send_to`](Self::send_to) says why.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Examples
     ///
@@ -230,11 +226,11 @@ impl UnixDatagram {
         socket::ready(&self.0, Direction::Write).await
     }
 
-    /// Shuts down one direction or both. Whoever waits for it is woken.
+    /// Shuts down one direction or both, and so wakes the tasks that wait for it.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -251,11 +247,11 @@ impl UnixDatagram {
         self.0.get_ref().shutdown(how)
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -268,7 +264,7 @@ impl UnixDatagram {
         self.0.get_ref().local_addr()
     }
 
-    /// The address of the peer.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     ///
@@ -285,11 +281,12 @@ impl UnixDatagram {
         self.0.get_ref().peer_addr()
     }
 
-    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    /// Returns the error that is pending on the socket, if there is one, and clears it
+    /// (`SO_ERROR`).
     ///
     /// # Errors
     ///
-    /// Those of the system, when it is asked.
+    /// The system's errors when it is asked for the pending one.
     ///
     /// # Examples
     ///
@@ -302,25 +299,25 @@ impl UnixDatagram {
         self.0.get_ref().take_error()
     }
 
-    /// Takes a socket of std, and makes it non-blocking.
+    /// Takes over a socket of std, and makes it non-blocking.
+    ///
+    /// See [`into_std`](Self::into_std) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and if there is no runtime yet those of starting one.
-    ///
-    /// # Examples
-    ///
-    /// See [`into_std`](Self::into_std).
+    /// The system's errors, and those of starting a runtime if there is none yet.
     pub fn from_std(socket: net::UnixDatagram) -> io::Result<Self> {
         Ok(Self(Async::new(socket)?))
     }
 
-    /// Turns it into a socket of std, which stays non-blocking: see
-    /// [`set_nonblocking`](net::UnixDatagram::set_nonblocking).
+    /// Turns it into a socket of std.
+    ///
+    /// It stays non-blocking until [`set_nonblocking`](net::UnixDatagram::set_nonblocking) makes it
+    /// block.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// None. The `Result` is there because tokio's method returns one.
     ///
     /// # Examples
     ///

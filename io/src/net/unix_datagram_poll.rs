@@ -1,4 +1,4 @@
-//! A Unix socket for datagrams, polled and tried.
+//! A Unix socket for datagrams: the polling methods, and those that do not wait.
 
 use super::socket::{poll_ready, try_io};
 use super::{UnixDatagram, unix_addr};
@@ -9,9 +9,9 @@ use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
-/// The asynchronous methods, to be polled. Every task that polls is woken.
+/// The asynchronous methods in polling form. Every task that polls one is woken, not only the last.
 impl UnixDatagram {
-    /// [`send`](Self::send), to be polled.
+    /// Polling form of [`send`](Self::send).
     ///
     /// # Examples
     ///
@@ -29,7 +29,7 @@ impl UnixDatagram {
         self.0.poll_io(Write, cx, |socket| socket.send(buf))
     }
 
-    /// [`recv`](Self::recv), to be polled.
+    /// Polling form of [`recv`](Self::recv).
     ///
     /// # Examples
     ///
@@ -48,7 +48,7 @@ impl UnixDatagram {
         self.0.poll_io(Read, cx, |socket| socket.recv(buf))
     }
 
-    /// [`recv_from`](Self::recv_from), to be polled.
+    /// Polling form of [`recv_from`](Self::recv_from).
     ///
     /// # Examples
     ///
@@ -68,7 +68,7 @@ impl UnixDatagram {
         self.0.poll_io(Read, cx, |socket| socket.recv_from(buf))
     }
 
-    /// [`readable`](Self::readable), to be polled.
+    /// Polling form of [`readable`](Self::readable).
     ///
     /// # Examples
     ///
@@ -87,7 +87,7 @@ impl UnixDatagram {
         poll_ready(&self.0, Read, cx)
     }
 
-    /// [`writable`](Self::writable), to be polled.
+    /// Polling form of [`writable`](Self::writable).
     ///
     /// # Examples
     ///
@@ -106,7 +106,7 @@ impl UnixDatagram {
         poll_ready(&self.0, Write, cx)
     }
 
-    /// Tries once, and spends an operation if that did anything.
+    /// Tries once, and spends an operation unless the attempt would have blocked.
     pub(crate) fn poll_try_send_to(
         &self,
         cx: &mut Context<'_>,
@@ -122,26 +122,26 @@ impl UnixDatagram {
     }
 }
 
-/// The asynchronous methods, tried once.
+/// The asynchronous methods, tried once without waiting.
 impl UnixDatagram {
-    /// Sends a datagram to the peer, now.
+    /// Sends a datagram to the peer, without waiting. Returns its size.
+    ///
+    /// See [`writable`](Self::writable) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of [`send`](Self::send).
-    ///
-    /// # Examples
-    ///
-    /// See [`writable`](Self::writable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the errors of
+    /// [`send`](Self::send).
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
         try_io(&self.0, Write, |socket| socket.send(buf))
     }
 
-    /// Receives a datagram, now.
+    /// Receives a datagram, without waiting.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`recv`](Self::recv).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
+    /// [`recv`](Self::recv).
     ///
     /// # Examples
     ///
@@ -156,12 +156,13 @@ impl UnixDatagram {
         try_io(&self.0, Read, |socket| socket.recv(buf))
     }
 
-    /// Sends a datagram to the socket at a path, now.
+    /// Sends a datagram to the socket at a path, without waiting. Returns its size.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of [`send_to`](Self::send_to), which also
-    /// says why [`writable`](Self::writable) is then of no use.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the errors of
+    /// [`send_to`](Self::send_to). Waiting with [`writable`](Self::writable) does not help then,
+    /// for the reason given there.
     ///
     /// # Examples
     ///
@@ -176,11 +177,12 @@ impl UnixDatagram {
         try_io(&self.0, Write, |socket| socket.send_to_addr(buf, &target))
     }
 
-    /// Receives a datagram, now. Returns its size, and who sent it.
+    /// Receives a datagram, without waiting. Returns its size and its sender.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is none; and those of [`recv_from`](Self::recv_from).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
+    /// [`recv_from`](Self::recv_from).
     ///
     /// # Examples
     ///

@@ -45,13 +45,12 @@ descriptor!(UnixListener, net::UnixListener);
 impl UnixListener {
     /// Listens at a path. On Linux a path that begins with a zero byte is a name without a file.
     ///
+    /// See [`UnixListener`] for an example.
+    ///
     /// # Errors
     ///
-    /// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) also if only the file is there, and nobody listens.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixListener`].
+    /// The system's errors: [`AddrInUse`](io::ErrorKind::AddrInUse) also if only the file exists,
+    /// and no process listens.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::bind_addr(&unix_addr::of_path(path.as_ref())?)
     }
@@ -60,7 +59,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// Those of [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     ///
     /// # Examples
     ///
@@ -82,23 +81,23 @@ impl UnixListener {
 
     /// Accepts a connection.
     ///
+    /// See [`UnixListener`] for an example.
+    ///
     /// # Errors
     ///
-    /// Those of the system. No descriptors left says nothing of the listener: it can be asked again, and the connection is
-    /// still there. Wait a while before that, for it is ready at once.
+    /// The system's errors. If no descriptors are left, the listener is still good and can be asked
+    /// again. The connection still waits, so the listener is ready at once: wait a while before the
+    /// next call.
     ///
     /// # Cancel safety
     ///
-    /// No connection is lost.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixListener`].
+    /// Dropping the future before it is ready loses no connection.
     pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// [`accept`](Self::accept), to be polled. Every task that polls is woken.
+    /// Polling form of [`accept`](Self::accept). Every task that polls it is woken, not only the
+    /// last.
     ///
     /// # Examples
     ///
@@ -124,7 +123,10 @@ impl UnixListener {
         }))
     }
 
-    /// The connections as a stream. It never ends; an error is an item like others, see [`accept`](Self::accept).
+    /// Returns a stream of the connections.
+    ///
+    /// The stream never ends. An error is an item like any other, and does not end it;
+    /// [`accept`](Self::accept) says which errors there are.
     ///
     /// # Examples
     ///
@@ -147,61 +149,56 @@ impl UnixListener {
         Incoming(self)
     }
 
-    /// The address it listens at.
+    /// Returns the address that the listener is bound to.
+    ///
+    /// See [`bind_addr`](Self::bind_addr) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`bind_addr`](Self::bind_addr).
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.get_ref().local_addr()
     }
 
-    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    /// Returns the error that is pending on the socket, if there is one, and clears it
+    /// (`SO_ERROR`).
+    ///
+    /// See [`UnixStream::take_error`] for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, when it is asked.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixStream::take_error`].
+    /// The system's errors when it is asked for the pending one.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.0.get_ref().take_error()
     }
 
-    /// Takes a listener of std, and makes it non-blocking.
+    /// Takes over a listener of std, and makes it non-blocking.
+    ///
+    /// See [`UnixStream::into_std`] for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and if there is no runtime yet those of starting one.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixStream::into_std`].
+    /// The system's errors, and those of starting a runtime if there is none yet.
     pub fn from_std(listener: net::UnixListener) -> io::Result<Self> {
         Ok(Self(Async::new(listener)?))
     }
 
-    /// Turns it into a listener of std, which stays non-blocking: see
-    /// [`set_nonblocking`](net::UnixListener::set_nonblocking).
+    /// Turns it into a listener of std.
+    ///
+    /// It stays non-blocking until [`set_nonblocking`](net::UnixListener::set_nonblocking) makes it
+    /// block.
+    ///
+    /// See [`UnixStream::into_std`] for an example.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixStream::into_std`].
+    /// None. The `Result` is there because tokio's method returns one.
     pub fn into_std(self) -> io::Result<net::UnixListener> {
         Ok(self.0.into_inner())
     }
 }
 
-/// The connections that a [`UnixListener`] accepts, see [`UnixListener::incoming`].
+/// The connections that a [`UnixListener`] accepts. See [`UnixListener::incoming`] for an example.
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Incoming<'a>(&'a UnixListener);

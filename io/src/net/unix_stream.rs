@@ -12,13 +12,15 @@ use std::net::Shutdown;
 use std::os::unix::net::{self, SocketAddr};
 use std::task::{Context, Poll};
 
-/// A connection over a Unix socket. What [`TcpStream`](super::TcpStream) says of reading, writing, splitting and closing
-/// holds here too.
+/// A connection over a Unix socket.
+///
+/// What [`TcpStream`](super::TcpStream) says of reading, writing, splitting and closing holds here
+/// too.
 ///
 /// # Cancel safety
 ///
-/// A single read or write that is dropped before it is ready has done nothing. Those that are many, such as `read_exact`
-/// or `write_all`, may have done a part.
+/// Dropping a single read or write before it is ready has no effect: nothing was read or written. A
+/// future that makes several of them, such as `read_exact` or `write_all`, may have done a part.
 ///
 /// # Examples
 ///
@@ -41,29 +43,28 @@ descriptor!(UnixStream, net::UnixStream);
 async_stream!(UnixStream, &UnixStream);
 
 impl UnixStream {
-    /// Two streams that are connected to each other.
+    /// Creates two streams that are connected to each other.
+    ///
+    /// See [`UnixStream`] for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and if there is no runtime yet those of starting one.
-    ///
-    /// # Examples
-    ///
-    /// See [`UnixStream`].
+    /// The system's errors, and those of starting a runtime if there is none yet.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (here, there) = net::UnixStream::pair()?;
         Ok((Self::from_std(here)?, Self::from_std(there)?))
     }
 
-    /// Looks at what the next read will find, without taking it. Zero is the end of the stream.
+    /// Looks at what the next read will find, without taking it. Returns zero at the end of the
+    /// stream.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost.
+    /// Dropping the future before it is ready loses nothing.
     ///
     /// # Examples
     ///
@@ -80,7 +81,7 @@ impl UnixStream {
         poll_fn(|cx| self.poll_peek(cx, buf)).await
     }
 
-    /// [`peek`](Self::peek), to be polled.
+    /// Polling form of [`peek`](Self::peek).
     ///
     /// # Examples
     ///
@@ -103,17 +104,18 @@ impl UnixStream {
 
     /// Waits until the system reports something to read: data, the end, or an error.
     ///
-    /// The report counts until an operation finds nothing left, such as a [`try_read`](Self::try_read) that would block or a
-    /// read that does not fill its buffer. So this may be ready although another task has read what came; it is never ready
-    /// before anything has come.
+    /// The report counts until an operation finds nothing left, such as a
+    /// [`try_read`](Self::try_read) that would block. So this may be ready although another task
+    /// has read what came. It is never ready before anything has come.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was ready is ready for the next who asks.
+    /// Dropping the future before it is ready loses nothing: what was ready is still ready for the
+    /// next call.
     ///
     /// # Examples
     ///
@@ -131,7 +133,7 @@ impl UnixStream {
         socket::ready(&self.0, Direction::Read).await
     }
 
-    /// [`readable`](Self::readable), to be polled.
+    /// Polling form of [`readable`](Self::readable).
     ///
     /// # Examples
     ///
@@ -151,11 +153,13 @@ impl UnixStream {
         socket::poll_ready(&self.0, Direction::Read, cx)
     }
 
-    /// Reads what is there, now. Zero is the end of the stream, or that the buffer is empty.
+    /// Reads what is there, without waiting. Returns zero at the end of the stream, or if the
+    /// buffer is empty.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     ///
     /// # Examples
     ///
@@ -172,40 +176,39 @@ impl UnixStream {
         bytes::try_read(&self.0, buf)
     }
 
-    /// Reads what is there into several buffers, one after the other.
+    /// Reads what is there into several buffers, one after the other, without waiting.
+    ///
+    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing is there; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_read_vectored`](super::TcpStream::try_read_vectored).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing to read, and the system's
+    /// errors.
     pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         bytes::try_read_vectored(&self.0, bufs)
     }
 
     /// Waits until the system reports room to write, or an error.
     ///
-    /// The report counts until an operation finds no room left, such as a [`try_write`](Self::try_write) that would block.
-    /// So this may be ready although another task has filled the room.
+    /// The report counts until an operation finds no room left, such as a
+    /// [`try_write`](Self::try_write) that would block. So this may be ready although another task
+    /// has filled the room.
+    ///
+    /// See [`TcpStream::writable`](super::TcpStream::writable) for an example.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// If the runtime that it belongs to was shut down.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost: what was ready is ready for the next who asks.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::writable`](super::TcpStream::writable).
+    /// Dropping the future before it is ready loses nothing: what was ready is still ready for the
+    /// next call.
     pub async fn writable(&self) -> io::Result<()> {
         socket::ready(&self.0, Direction::Write).await
     }
 
-    /// [`writable`](Self::writable), to be polled.
+    /// Polling form of [`writable`](Self::writable).
     ///
     /// # Examples
     ///
@@ -223,11 +226,11 @@ impl UnixStream {
         socket::poll_ready(&self.0, Direction::Write, cx)
     }
 
-    /// Writes as much as there is room for, now.
+    /// Writes as much as there is room for, without waiting.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     ///
     /// # Examples
     ///
@@ -243,24 +246,23 @@ impl UnixStream {
         bytes::try_write(&self.0, buf)
     }
 
-    /// Writes as much as there is room for from several buffers, one after the other.
+    /// Writes as much as there is room for from several buffers, one after the other, without
+    /// waiting.
+    ///
+    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored) for an example.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room; and those of the system.
-    ///
-    /// # Examples
-    ///
-    /// See [`TcpStream::try_write_vectored`](super::TcpStream::try_write_vectored).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the system's errors.
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         bytes::try_write_vectored(&self.0, bufs)
     }
 
-    /// Shuts down one direction or both. Whoever waits for it is woken.
+    /// Shuts down one direction or both, and so wakes the tasks that wait for it.
     ///
     /// # Errors
     ///
-    /// Those of the system. That the peer has gone before is none.
+    /// The system's errors. That the peer has gone before is not an error.
     ///
     /// # Examples
     ///
@@ -278,32 +280,30 @@ impl UnixStream {
         bytes::shutdown(&self.0, how)
     }
 
-    /// The two directions, to be used at once within one task. Costs nothing.
+    /// Splits the stream into its two directions, to be used at once within one task. This costs
+    /// nothing.
     ///
-    /// Where `futures::AsyncReadExt` is in scope, `stream.split()` is that trait's, which takes the stream and has a lock.
-    /// There write `UnixStream::split(&mut stream)`.
+    /// Where `futures::AsyncReadExt` is in scope, `stream.split()` calls that trait's method, which
+    /// takes the stream and has a lock. Write `UnixStream::split(&mut stream)` there.
     ///
-    /// # Examples
-    ///
-    /// See [`ReadHalf`](super::ReadHalf).
+    /// See [`ReadHalf`](super::ReadHalf) for an example.
     pub fn split(&mut self) -> (unix::ReadHalf<'_>, unix::WriteHalf<'_>) {
         (split::ReadHalf(self), split::WriteHalf(self))
     }
 
-    /// The two directions, to be used by two tasks. Costs an allocation. Dropping the half that writes shuts down writing.
+    /// Splits the stream into its two directions, to be used by two tasks. This costs an
+    /// allocation. Dropping the half that writes shuts down writing.
     ///
-    /// # Examples
-    ///
-    /// See [`OwnedReadHalf`](super::OwnedReadHalf).
+    /// See [`OwnedReadHalf`](super::OwnedReadHalf) for an example.
     pub fn into_split(self) -> (unix::OwnedReadHalf, unix::OwnedWriteHalf) {
         split_owned::split(self)
     }
 
-    /// The address of this end.
+    /// Returns the address of this end.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -319,11 +319,11 @@ impl UnixStream {
         self.0.get_ref().local_addr()
     }
 
-    /// The address of the other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -339,11 +339,12 @@ impl UnixStream {
         self.0.get_ref().peer_addr()
     }
 
-    /// The error that waits on the socket, if there is one (`SO_ERROR`). It is cleared.
+    /// Returns the error that is pending on the socket, if there is one, and clears it
+    /// (`SO_ERROR`).
     ///
     /// # Errors
     ///
-    /// Those of the system, when it is asked.
+    /// The system's errors when it is asked for the pending one.
     ///
     /// # Examples
     ///
@@ -359,25 +360,25 @@ impl UnixStream {
         self.0.get_ref().take_error()
     }
 
-    /// Takes a stream of std, and makes it non-blocking.
+    /// Takes over a stream of std, and makes it non-blocking.
+    ///
+    /// See [`into_std`](Self::into_std) for an example.
     ///
     /// # Errors
     ///
-    /// Those of the system, and if there is no runtime yet those of starting one.
-    ///
-    /// # Examples
-    ///
-    /// See [`into_std`](Self::into_std).
+    /// The system's errors, and those of starting a runtime if there is none yet.
     pub fn from_std(stream: net::UnixStream) -> io::Result<Self> {
         Ok(Self(Async::new(stream)?))
     }
 
-    /// Turns it into a stream of std, which stays non-blocking: see
-    /// [`set_nonblocking`](net::UnixStream::set_nonblocking).
+    /// Turns it into a stream of std.
+    ///
+    /// It stays non-blocking until [`set_nonblocking`](net::UnixStream::set_nonblocking) makes it
+    /// block.
     ///
     /// # Errors
     ///
-    /// If the runtime was shut down that it belongs to.
+    /// None. The `Result` is there because tokio's method returns one.
     ///
     /// # Examples
     ///

@@ -1,11 +1,13 @@
-//! What all pacers of one executor share: the controller, the bucket, and the line before it.
+//! What all pacers of one executor share: the controller, the bucket, and the line of pacers that
+//! wait for a slice.
 //!
-//! It has no thread. Pacers move it along when they come for a slice, and while somebody waits in line an alarm of the
-//! executor does: at the moment when the next slice can be had, and at least every step of the controller. So nobody who
-//! waits depends on anybody else being polled.
+//! The admission has no thread. A pacer that comes for a slice advances it. While a pacer waits in
+//! line, an alarm of the executor does: at the moment when the next slice is available, and at most
+//! one step of the controller after the last time. So no waiting pacer depends on another task
+//! being polled.
 //!
-//! One lock, under which no code of others runs: wakers are cloned before it, woken and dropped after it, and the executor is
-//! asked and told without it.
+//! There is one lock, and no foreign code runs under it. Wakers are cloned before it is taken, and
+//! woken and dropped after it is released. The executor is asked and told without it.
 
 use super::Settings;
 use super::bucket::Bucket;
@@ -17,43 +19,54 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
-/// What an executor tells its [`Admission`]. Times are nanoseconds by a clock of its own that does not go back.
+/// What an executor provides to its [`Admission`].
 ///
-/// No lock is held when they are called. See [`Admission`] for an example.
+/// Times are in nanoseconds, by a clock of the executor's own that does not go back. The admission
+/// holds no lock when it calls these methods. See [`Admission`] for an example.
 pub trait Machine: Send + Sync {
-    /// What the clock says. See [`Admission`].
+    /// Returns the time by the clock. See [`Admission`] for an example.
     fn now(&self) -> u64;
 
-    /// How many cores run tasks. See [`Admission`].
+    /// Returns how many cores run tasks. See [`Admission`] for an example.
     fn cores(&self) -> usize;
 
-    /// How long paced tasks have kept foreground tasks waiting for a core, since the start: calls `bucket` for each bucket of a
-    /// histogram, always the same ones in the same order, with the longest time that belongs to it and the number of foreground
-    /// tasks that were kept for so long, those that were not kept at all in the first. The last has no end: [`u64::MAX`].
+    /// Reports for how long paced tasks have kept foreground tasks waiting for a core, since the
+    /// start.
     ///
-    /// The limit falls if this is too long, so only time counts that would be shorter under a lower limit: of the time from when
-    /// a task became runnable until it was polled the part of all cores that polls of paced tasks took meanwhile. An
-    /// executor that says how long tasks waited instead has its paced work held to the minimum by any load that waits for itself.
-    /// See [`Admission`].
+    /// Calls `bucket` for each bucket of a histogram, always the same buckets in the same order,
+    /// with the longest time that belongs to the bucket and the number of foreground tasks that
+    /// were kept waiting for that long. Tasks that were not kept waiting at all are in the first
+    /// bucket. The last bucket has no end: its longest time is [`u64::MAX`].
+    ///
+    /// The limit falls if these times are too long, so only time counts that a lower limit would
+    /// shorten: of the time from when a task became runnable until it was polled, the part of all
+    /// cores that polls of paced tasks took meanwhile. If an executor reports the whole wait
+    /// instead, any load whose tasks wait for one another holds its paced work to the minimum. See
+    /// [`Admission`] for an example.
     fn latencies(&self, bucket: &mut dyn FnMut(u64, u64));
 
-    /// Wakes `alarm` at this time, once. There is one alarm: the one that was set before may be forgotten. Several threads may
-    /// set it at once, in any order; but the last one that is set must go off. False if it will never be woken, because the
-    /// executor has ended; then everybody who waits is let go.
+    /// Sets the alarm: wakes `alarm` at this time, once.
     ///
-    /// An alarm that has been set must go off when the executor ends. See [`Admission`].
+    /// Returns false if `alarm` will never be woken because the executor has ended; then every
+    /// waiting pacer is let go. There is one alarm, so the one that was set before may be
+    /// forgotten. Several threads may set it at once, in any order, but the one that is set last
+    /// must go off. An alarm that has been set must also go off when the executor ends. See
+    /// [`Admission`] for an example.
     fn set_alarm(&self, at: u64, alarm: &Waker) -> bool;
 
-    /// Calls `f` once, on this thread or on another, and returns after that. `f` takes the lock of the admission.
+    /// Calls `f` once, on this thread or on another, and returns after that. `f` takes the lock of
+    /// the admission.
     ///
-    /// For an executor with threads of low priority: one that the OS stops while it holds the lock keeps all paced tasks waiting.
-    /// See [`Admission`].
+    /// This is for an executor with threads of low priority: a thread that the OS stops while it
+    /// holds the lock keeps all paced tasks waiting. See [`Admission`] for an example.
     fn on_behalf(&self, f: &mut (dyn FnMut() + Send)) {
         f();
     }
 }
 
-/// The admission of one executor. Its [pacers](super::Pacer) find it through [`Host::paced`](crate::host::Host::paced).
+/// Admits the paced work of one executor.
+///
+/// The executor's [pacers](super::Pacer) find it through [`Host::paced`](crate::host::Host::paced).
 ///
 /// # Examples
 ///
@@ -91,33 +104,37 @@ pub trait Machine: Send + Sync {
 pub struct Admission {
     machine: Box<dyn Machine>,
     settings: Settings,
+    /// Under it no foreign code runs. Taken by [`Admission::locked`], through
+    /// [`Machine::on_behalf`].
     state: Mutex<State>,
 }
 
 struct State {
+    /// The share of all cores, as of the last step.
     limit: f64,
     window: Window,
     bucket: Bucket,
+    /// The pacers that wait, and those that were served and have not come for their slice.
     line: Line<Waker>,
-    // When the controller took its last step, and whether somebody has had to wait since.
+    /// When the controller took its last step.
     stepped_at: u64,
+    /// Whether a pacer has had to wait since the last step.
     waited: bool,
-    // When the alarm goes off, if it was set and has not.
+    /// When the alarm goes off, if it was set and has not gone off.
     alarm: Option<u64>,
-    // The executor has ended: nobody waits any more.
+    /// Set once the executor has ended: no pacer waits any more.
     closed: bool,
 }
 
 impl Admission {
-    /// An admission with these settings. One for an executor: it holds its pacers to one limit together.
+    /// Creates an admission with these settings.
+    ///
+    /// An executor has one, which holds all of its pacers to one limit together. See [`Admission`]
+    /// for an example.
     ///
     /// # Panics
     ///
     /// If the settings [make no sense](Settings::check).
-    ///
-    /// # Examples
-    ///
-    /// See [above](Self).
     #[track_caller]
     pub fn new(settings: Settings, machine: impl Machine + 'static) -> Arc<Self> {
         if let Err(error) = settings.check() {
@@ -139,38 +156,37 @@ impl Admission {
         Arc::new(Self { machine: Box::new(machine), settings, state: Mutex::new(state) })
     }
 
-    /// The share of all cores that paced work is held to, as of the controller's last step.
+    /// Returns the share of all cores that paced work is held to, as of the controller's last step.
     ///
-    /// # Examples
-    ///
-    /// See [above](Self).
+    /// See [`Admission`] for an example.
     pub fn limit(&self) -> f64 {
         self.locked(|| self.lock().limit)
     }
 
-    /// What the clock of its machine says.
+    /// Returns the time by the clock of the machine.
     pub(super) fn now(&self) -> u64 {
         self.machine.now()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of others runs under it, so it is whole whatever happened.
+        // No foreign code runs under the lock, so the state is whole even after a panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `f`, which takes the lock, as the executor would have it called.
+    /// Calls `f`, which takes the lock, where the executor wants it to be called.
     fn locked<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         let (mut f, mut result) = (Some(f), None);
         self.machine.on_behalf(&mut || result = f.take().map(|f| f()));
         result.expect("an executor calls what it is given")
     }
 
-    /// Lets the controller take its step, if it is due.
+    /// Lets the controller take its step, if one is due.
     pub(super) fn advance(self: &Arc<Self>, now: u64) {
         self.change(now, |_| ());
     }
 
-    /// Pays for what was used beyond the last slice, and asks for another. None if it is granted at once.
+    /// Pays for what was used beyond the last slice, and asks for another. Returns `None` if the
+    /// slice is granted at once, otherwise the place in line.
     pub(super) fn ask(self: &Arc<Self>, now: u64, overrun: u64, slice: u64, waker: &Waker) -> Option<Waiting> {
         let mut waker = Some(waker.clone());
         let number = self.change(now, |state| {
@@ -185,13 +201,14 @@ impl Admission {
         number.map(|number| Waiting { admission: self.clone(), number })
     }
 
-    /// Takes back what has not been used of a slice since then.
+    /// Takes back `rest` of a slice, which has not been used since `unused_since`.
     pub(super) fn give_back(self: &Arc<Self>, rest: u64, unused_since: u64) {
         self.change(self.now(), |state| state.bucket.give_back(rest, unused_since));
     }
 
-    /// The state as of now.
+    /// Locks the state, and brings it up to `now`.
     fn step(&self, now: u64) -> MutexGuard<'_, State> {
+        // The machine is asked without the lock, so another thread may take the step meanwhile.
         let is_due = self.lock().is_step_due(now);
         let seen = is_due.then(|| (cores(&*self.machine), snapshot(&*self.machine)));
         let mut state = self.lock();
@@ -204,15 +221,17 @@ impl Admission {
         state
     }
 
-    /// Changes the state as of now by `f`. Then serves all that it can, and sees to it that the others are served.
+    /// Changes the state by `f` as of `now`. Then serves every pacer that it can, and sets the
+    /// alarm for the others.
     fn change<R: Send>(self: &Arc<Self>, now: u64, f: impl FnOnce(&mut State) -> R + Send) -> R {
         let (result, served, alarm) = self.locked(|| {
             let mut state = self.step(now);
             let result = f(&mut state);
             (result, state.serve(), state.next_alarm(now))
         });
-        // Two threads may set it in another order than they have thought of it. Then it is a step late, at most; and the thread that
-        // sets an alarm has it go off, and thinks again.
+        // Two threads may call `set_alarm` in another order than they chose their times under the
+        // lock. The alarm is then late by a step, at most. It goes off in any case, and
+        // `wake_by_ref` chooses the next time.
         if let Some(at) = alarm
             && !self.machine.set_alarm(at, &Waker::from(self.clone()))
         {
@@ -222,7 +241,7 @@ impl Admission {
         result
     }
 
-    /// The executor has ended: nobody has to wait any more.
+    /// Lets every waiting pacer go, because the executor has ended.
     fn close(&self) {
         let served = self.locked(|| {
             let mut state = self.lock();
@@ -242,14 +261,15 @@ impl State {
         self.window.push(now, latencies);
         let sample =
             Sample { p99: self.window.p99(), waiting: self.waited, elapsed: now.saturating_sub(self.stepped_at) };
-        // Who waits now waits in the next step too.
+        // A pacer that waits now waits in the next step too.
         self.waited = self.line.first().is_some();
         self.stepped_at = now;
         self.limit = settings.next_limit(self.limit, sample);
         self.bucket.set_rate(self.limit * cores, now);
     }
 
-    /// Serves whom it can. Whom to wake.
+    /// Serves pacers from the front of the line, as long as the bucket has something. Returns the
+    /// wakers to wake.
     fn serve(&mut self) -> Vec<Waker> {
         let mut served = Vec::new();
         while let Some(slice) = self.line.first()
@@ -260,7 +280,8 @@ impl State {
         served
     }
 
-    /// When the alarm has to go off, if it has to be set.
+    /// Returns when the alarm has to go off, if it has to be set. `None` if no pacer waits, or the
+    /// alarm that is set is early enough.
     fn next_alarm(&mut self, now: u64) -> Option<u64> {
         self.line.first()?;
         let at = now.saturating_add(self.bucket.ready_in().min(STEP));
@@ -272,7 +293,7 @@ impl State {
     }
 }
 
-/// The alarm.
+/// The alarm: brings the state up to date and serves the line.
 impl Wake for Admission {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -302,12 +323,12 @@ fn snapshot(machine: &dyn Machine) -> Counts {
     counts
 }
 
-/// A waker is anybody's code: one that panics must not keep the others from being woken. (What it says has been printed by
-/// then.)
+/// Wakes each waker. A waker is foreign code: one that panics must not keep the others from being
+/// woken. The panic hook has reported the panic by then.
 fn wake_all(wakers: Vec<Waker>) {
     for waker in wakers {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            // Its destructor may panic as well; that payload is let go.
+            // The payload's destructor may panic as well. The payload of that panic is leaked.
             if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
                 std::mem::forget(again);
             }
@@ -315,15 +336,17 @@ fn wake_all(wakers: Vec<Waker>) {
     }
 }
 
-/// A place in the line. Dropped, it is given up, and a slice that it was served goes to the next.
+/// A place in the line. Dropping it gives the place up, and a slice that it was served goes to the
+/// next.
 #[derive(Debug)]
 pub(super) struct Waiting {
     admission: Arc<Admission>,
+    /// What [`Line::join`] returned.
     number: u64,
 }
 
 impl Waiting {
-    /// Ready when the slice is there: then it is the caller's.
+    /// Returns ready once the slice is served. From then on the slice is the caller's.
     pub(super) fn poll(&self, waker: &Waker) -> Poll<()> {
         let (admission, waker) = (&self.admission, waker.clone());
         let told = admission.locked(|| {
@@ -334,7 +357,7 @@ impl Waiting {
             }
             told
         });
-        // Either has a waker that is dropped here, without the lock.
+        // Either result has a waker in it, which is dropped here, without the lock.
         match told {
             Ok(_not_any_more) => Poll::Pending,
             Err(_unneeded) => Poll::Ready(()),
@@ -351,9 +374,10 @@ impl Drop for Waiting {
         let left = self.admission.locked(|| self.admission.lock().line.leave(self.number));
         match left {
             Some(Left::Served(slice)) => self.admission.give_back(slice, u64::MAX),
-            // Whoever is next may be served the sooner: if it is the first now, the alarm is early enough for it.
+            // The next in line may be served sooner now. The alarm that is set is early enough for
+            // it.
             Some(Left::Waiting(_waker)) => {}
-            // It has taken its slice.
+            // The pacer has taken its slice.
             None => {}
         }
     }

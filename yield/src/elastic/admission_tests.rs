@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 const SLICE: u64 = 100 * MS;
 
-/// Asks until somebody has to wait.
+/// Asks until a slice has to be waited for.
 fn exhaust(board: &Board, admission: &Arc<Admission>) {
     while admission.ask(board.now(), 0, SLICE, Waker::noop()).is_none() {}
 }
 
-/// cockroach 66881: a controller that goes on at a fixed rate, and uses CPU time while nobody is there.
+/// cockroach 66881: a controller that goes on at a fixed rate, and uses CPU time while no job is
+/// there.
 #[test]
 fn without_anybody_who_waits_no_alarm_is_set() {
     let board = Board::new(1);
@@ -85,7 +86,7 @@ fn nobody_overtakes_those_in_line() {
     let admission = board.admission(Settings::fixed(1.0));
     exhaust(&board, &admission);
     let first = admission.ask(board.now(), 0, SLICE, Waker::noop()).expect("it has to wait");
-    // There is something: the first's, although it has not been told yet.
+    // The bucket has something. It is the first's, although that has not been told yet.
     board.pass(board.alarm_at().expect("somebody waits") - board.now());
     let second = admission.ask(board.now(), 0, SLICE, Waker::noop()).expect("it is not the first");
     assert!(first.poll(Waker::noop()).is_ready());
@@ -127,8 +128,8 @@ fn a_machine_that_says_it_has_no_cores_has_one() {
     }
 }
 
-/// Threads that come, leave, give up and give back at the same time, beside one that lets time pass. Everybody who stays is
-/// served.
+/// Threads that come, leave, give up and give back at the same time, beside one that lets time
+/// pass. Every place that is kept is served.
 #[test]
 fn stampede() {
     const THREADS: usize = 4;

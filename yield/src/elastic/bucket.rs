@@ -1,29 +1,32 @@
 //! A bucket of CPU time. Plain data: the time is passed in.
 //!
-//! It fills at so many CPU nanoseconds a nanosecond. A slice is handed out as soon as there is anything in it, whole, and
-//! the bucket owes the rest: so slices of any length go by in the order in which they were asked for, and over time
-//! no more is handed out than flows in. What was used beyond a slice is owed as well.
+//! The bucket fills at `rate` CPU nanoseconds a nanosecond. As soon as there is anything in it, a
+//! whole slice is handed out, and the bucket owes the rest. So slices of any length are handed out
+//! in the order in which they are asked for, and over time no more is handed out than flows in.
+//! What was used beyond a slice is owed as well.
 
-/// How long it fills before it is full, in nanoseconds. That much, and one slice, can be had at once after a pause.
+/// How long an empty bucket takes to fill, in nanoseconds. What flows in during that time, and one
+/// slice, can be had at once after a pause.
 const FULL_AFTER: f64 = 250e6;
 
-/// What it would take longer than this to pay back is forgiven: a process that was stopped in a debugger seems to have used
-/// hours, and paced work should not wait for days.
+/// Debts that would take longer than this to pay back are forgiven, in nanoseconds. A process that
+/// was stopped in a debugger seems to have used hours, and paced work should not wait for days.
 const FORGIVEN_AFTER: f64 = 60e9;
 
 #[derive(Debug)]
 pub(super) struct Bucket {
-    // CPU nanoseconds. Less than zero: owed.
+    /// CPU nanoseconds. Less than zero: owed.
     tokens: f64,
-    // A nanosecond; more than zero.
+    /// CPU nanoseconds a nanosecond; more than zero.
     rate: f64,
+    /// Up to when the inflow is in `tokens`.
     filled_at: u64,
-    // When it was last full.
+    /// When the bucket was last full.
     full_at: u64,
 }
 
 impl Bucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub(super) fn new(rate: f64, now: u64) -> Self {
         Self { tokens: rate * FULL_AFTER, rate, filled_at: now, full_at: now }
     }
@@ -32,13 +35,14 @@ impl Bucket {
         self.rate * FULL_AFTER
     }
 
-    /// Lets in what has flowed by now. A clock that goes back is taken to stand still.
+    /// Lets in what has flowed in by now. A clock that goes back is taken to stand still.
     pub(super) fn fill(&mut self, now: u64) {
         let elapsed = now.saturating_sub(self.filled_at);
         self.filled_at = self.filled_at.max(now);
         self.pour(self.rate * elapsed as f64);
     }
 
+    /// Adds `tokens`, up to the capacity.
     fn pour(&mut self, tokens: f64) {
         self.tokens += tokens;
         if self.tokens >= self.capacity() {
@@ -47,14 +51,14 @@ impl Bucket {
         }
     }
 
-    /// From now on it fills at another rate.
+    /// Fills the bucket at `rate` from now on.
     pub(super) fn set_rate(&mut self, rate: f64, now: u64) {
         self.fill(now);
         self.rate = rate;
         self.pour(0.0);
     }
 
-    /// Hands out a slice, if there is anything to hand out.
+    /// Hands out a slice, if there is anything in the bucket.
     #[must_use]
     pub(super) fn take(&mut self, slice: u64) -> bool {
         let any = self.tokens > 0.0;
@@ -64,22 +68,24 @@ impl Bucket {
         any
     }
 
-    /// Somebody has used so much without asking.
+    /// Charges for what was used without being asked for.
     pub(super) fn charge(&mut self, used: u64) {
         let least = self.tokens.min(-self.rate * FORGIVEN_AFTER);
         self.tokens = (self.tokens - used as f64).max(least);
     }
 
-    /// Takes back what has not been used since then. What does not fit is lost, and so is all of it if the bucket has been
-    /// full in the meantime: given back at once it would not have fitted. Otherwise a thousand jobs that were idle would
-    /// have a thousand slices.
+    /// Takes back `rest` of a slice, which has not been used since `unused_since`.
+    ///
+    /// What does not fit is lost. All of it is lost if the bucket was full in the meantime: given
+    /// back at once, it would not have fitted. Otherwise a thousand jobs that were idle would have
+    /// a thousand slices.
     pub(super) fn give_back(&mut self, rest: u64, unused_since: u64) {
         if self.full_at <= unused_since {
             self.pour(rest as f64);
         }
     }
 
-    /// In how many nanoseconds there is something to hand out.
+    /// Returns in how many nanoseconds there is something to hand out.
     pub(super) fn ready_in(&self) -> u64 {
         if self.tokens > 0.0 { 0 } else { ((-self.tokens / self.rate) as u64).saturating_add(1) }
     }
@@ -92,7 +98,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MS;
 
-    /// Takes slices as soon as there are any, for so long: how much was handed out.
+    /// Takes slices as soon as there is anything, from `from` to `until`. Returns how much was
+    /// handed out.
     fn drain(bucket: &mut Bucket, from: u64, until: u64, slice: u64) -> u64 {
         let (mut now, mut taken) = (from, 0);
         while now < until {

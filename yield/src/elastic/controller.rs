@@ -1,33 +1,36 @@
-//! The controller: from a limit and a sample to the next limit. It knows no clock.
+//! The controller: computes the next limit from a limit and a sample. It knows no clock.
 //!
-//! The rule is that of CockroachDB's elastic admission control: above the target the limit falls by two deltas, otherwise
-//! it rises by one if a job waits, otherwise it drifts to a baseline. It falls faster than it rises because too much
-//! hurts those who are waited for, and too little only those who can wait.
+//! The rule is that of CockroachDB's elastic admission control. Above the target, the limit falls
+//! by two deltas. Otherwise, if a job waits, it rises by one delta. Otherwise it drifts to a
+//! baseline. It falls faster than it rises because a limit that is too high hurts foreground tasks,
+//! while one that is too low only delays paced jobs, which can wait.
 //!
-//! What is compared with the target is not how long foreground tasks waited, but for how much of that paced jobs are to blame
-//! ([`Machine::latencies`](super::admission::Machine::latencies)). A limit can only change what paced jobs do. Lowered for
-//! waits that have another cause, a burst of foreground tasks or a busy neighbour, it would fall to its minimum and stay there,
-//! and nobody would wait any less. Lowered for those that paced jobs cause it works, whatever the load: the time that
-//! is charged is time that they were given, and half the limit is half of it.
+//! What is compared with the target is not how long foreground tasks waited, but the part of it for
+//! which paced jobs are to blame ([`Machine::latencies`](super::admission::Machine::latencies)). A
+//! limit can only change what paced jobs do. If it fell for waits with another cause, a burst of
+//! foreground tasks or a busy neighbour, it would fall to its minimum and stay there, and no task
+//! would wait any less. Lowering it for waits that paced jobs cause works under any load: the time
+//! that is charged is time that these jobs were given, and half the limit halves it.
 //!
-//! A delta is an amount a second, so it does not matter how often the rule is applied.
+//! A delta is an amount per second, so it does not matter how often the rule is applied.
 
 use super::Settings;
 use super::window::SPAN;
 
-/// What the controller sees.
+/// What the controller sees at a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sample {
-    /// Paced jobs kept 99 of 100 foreground tasks waiting for less than this, in nanoseconds. None if no task was seen.
+    /// Paced jobs kept 99 of 100 foreground tasks waiting for less than this, in nanoseconds.
+    /// `None` if the window has no task in it.
     pub(super) p99: Option<u64>,
-    /// Whether a job waits, or has waited, for a slice.
+    /// Whether a job waits for a slice, or has waited for one since the last sample.
     pub(super) waiting: bool,
-    /// Since the last sample, in nanoseconds.
+    /// The time since the last sample, in nanoseconds.
     pub(super) elapsed: u64,
 }
 
 impl Settings {
-    /// The next limit.
+    /// Returns the limit that follows `limit`.
     #[must_use]
     pub(super) fn next_limit(&self, limit: f64, sample: Sample) -> f64 {
         let target = u64::try_from(self.target.as_nanos()).unwrap_or(u64::MAX);
@@ -71,19 +74,20 @@ mod tests {
     #[test]
     fn the_rule_case_by_case() {
         for (limit, p99, waiting, elapsed, expected) in [
-            // Above the target: two deltas down, whether somebody waits or not, and no further than the minimum.
+            // Above the target: two deltas down, whether a job waits or not, and no further than
+            // the minimum.
             (0.5, BAD, true, SECOND, 0.46),
             (0.5, BAD, false, SECOND, 0.46),
             (0.5, BAD, true, STEP, 0.496),
             (0.12, BAD, true, SECOND, 0.1),
             (0.1, BAD, false, SECOND, 0.1),
-            // On target or below, and somebody waits: one up, and no further than the maximum.
+            // On target or below, and a job waits: one delta up, and no further than the maximum.
             (0.5, GOOD, true, SECOND, 0.52),
             (0.5, Some(0), true, STEP, 0.502),
             (0.5, None, true, SECOND, 0.52),
             (0.79, GOOD, true, SECOND, 0.8),
             (0.8, None, true, SECOND, 0.8),
-            // Nobody waits: slowly to the baseline, from above and from below, and not past it.
+            // No job waits: slowly to the baseline, from above and from below, and not past it.
             (0.5, GOOD, false, SECOND, 0.49),
             (0.2, GOOD, false, SECOND, 0.21),
             (0.305, None, false, SECOND, 0.3),
@@ -149,8 +153,9 @@ mod tests {
         }
     }
 
-    /// A machine whose tasks wait too long as soon as the foreground and what is granted want more than there is, seen
-    /// through the window: what p99 says lags by as much. The limits of the last minute.
+    /// Simulates a machine whose tasks wait too long as soon as the foreground and the limit
+    /// together want more than there is. The controller sees this through the window, so its p99
+    /// lags by the length of the window. Returns the limits of the last minute.
     fn simulate(foreground: f64, waiting: bool, minutes: usize) -> Vec<f64> {
         let settings = Settings::new();
         let lag = (SPAN / STEP) as usize;
@@ -186,7 +191,8 @@ mod tests {
             let (limits, free) = (simulate(foreground, true, 3), 0.95 - foreground);
             let (least, most) = limits.iter().fold((1.0_f64, 0.0_f64), |(l, m), &x| (l.min(x), m.max(x)));
             assert!(least <= free && free <= most, "{least} to {most} beside {foreground}");
-            // Two windows' worth of falling: the one in which it still looks bad, and the step that went too far.
+            // Two windows of falling: one in which the window still holds bad steps, and the step
+            // that went too far.
             assert!(most - least < 0.06, "{least} to {most} beside {foreground}");
         }
     }

@@ -21,7 +21,7 @@ pub(super) const SECOND: u64 = 1_000 * MS;
 pub(super) struct Board {
     pub(super) now: AtomicU64,
     pub(super) cores: AtomicUsize,
-    /// How many tasks waited for less than a millisecond, and how many for longer.
+    /// How many tasks were kept waiting for less than a millisecond, and how many for longer.
     pub(super) latencies: [AtomicU64; 2],
     pub(super) alarm: Mutex<Option<(u64, Waker)>>,
     pub(super) ended: AtomicBool,
@@ -71,12 +71,12 @@ impl Board {
         self.now.fetch_add(nanoseconds, SeqCst);
     }
 
-    /// When the alarm goes off.
+    /// Returns when the alarm goes off.
     pub(super) fn alarm_at(&self) -> Option<u64> {
         self.alarm.lock().unwrap().as_ref().map(|(at, _)| *at)
     }
 
-    /// Waits for the alarm. False if none is set.
+    /// Moves the clock to the alarm, and sets it off. Returns false if none is set.
     pub(super) fn wait(&self) -> bool {
         let Some((at, alarm)) = self.alarm.lock().unwrap().take() else { return false };
         self.now.fetch_max(at, SeqCst);
@@ -105,6 +105,7 @@ static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 pub(super) struct Executor {
     pub(super) board: Arc<Board>,
     pub(super) admission: Arc<Admission>,
+    /// When the poll began, or when the clock was last looked at in it.
     began: Cell<u64>,
     /// How often the clock was looked at.
     pub(super) looks: Cell<u64>,
@@ -160,12 +161,12 @@ impl Executor {
         self.board.now()
     }
 
-    /// Works for so long.
+    /// Works for `nanoseconds`.
     pub(super) fn work(&self, nanoseconds: u64) {
         self.board.pass(nanoseconds);
     }
 
-    /// Polls something once, as a task.
+    /// Polls `task` once.
     pub(super) fn poll(&self, task: Pin<&mut (impl Future<Output = ()> + ?Sized)>, waker: &Waker) -> Poll<()> {
         self.began.set(self.now());
         with_host(self, || {
@@ -174,8 +175,8 @@ impl Executor {
         })
     }
 
-    /// Runs jobs in turns until all are done, or nothing can move them. The clock goes on when they work, and when they all
-    /// wait, until the alarm. True if they are done.
+    /// Runs jobs in turns until all are done, or nothing can move them. Returns whether they are
+    /// done. The clock goes on when a job works, and goes on to the alarm when all of them wait.
     pub(super) fn run(&self, jobs: Vec<Job<'_>>) -> bool {
         let mut jobs: Vec<_> = jobs.into_iter().map(|job| (job, Arc::<Woken>::default())).collect();
         jobs.iter().for_each(|(_, woken)| woken.clone().wake());
@@ -193,7 +194,8 @@ impl Executor {
         true
     }
 
-    /// Takes all that is there, with the pacer that it returns. The next slice has to be waited for.
+    /// Takes all that is in the bucket, with the pacer that it returns. The next slice has to be
+    /// waited for.
     pub(super) fn exhaust(&self) -> Pacer {
         let pacer = Pacer::new();
         loop {

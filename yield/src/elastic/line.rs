@@ -1,31 +1,35 @@
-//! Who waits for a slice: first come, first served. Plain data.
+//! The line of pacers that wait for a slice: first come, first served. Plain data.
 //!
-//! Whoever is served keeps its place until it comes to take the slice, or leaves without: so nothing is lost between
-//! the two, and nobody behind it has to wait for it.
+//! A place that was served stays in the line until its pacer takes the slice, or leaves without it.
+//! So no slice is lost between the two, and no place behind it has to wait for it.
 
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(super) struct Line<W> {
-    // By number. Those below `serving` were served and have not come yet; the others wait.
+    /// By number. Those below `serving` were served, and their pacers have not come yet; the others
+    /// wait.
     places: BTreeMap<u64, Place<W>>,
+    /// The number of the next place.
     next: u64,
+    /// Each number below it has been served, or has left.
     serving: u64,
 }
 
 #[derive(Debug)]
 struct Place<W> {
+    /// How long the slice is that is asked for.
     slice: u64,
-    // Whom to tell. None once it was served.
+    /// What to wake when the place is served. `None` once it was served.
     waker: Option<W>,
 }
 
-/// What somebody who left the line had there.
+/// What a place had when it left the line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Left<W> {
-    /// It waited.
+    /// It waited, with this waker.
     Waiting(W),
-    /// It was served, and takes this slice with it.
+    /// It was served this slice, which leaves with it.
     Served(u64),
 }
 
@@ -34,7 +38,7 @@ impl<W> Line<W> {
         Self { places: BTreeMap::new(), next: 0, serving: 0 }
     }
 
-    /// Goes to the end of the line.
+    /// Adds a place to the end of the line, and returns its number.
     pub(super) fn join(&mut self, slice: u64, waker: W) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -42,19 +46,20 @@ impl<W> Line<W> {
         number
     }
 
-    /// The slice that is next to be served.
+    /// Returns the slice that is next to be served.
     pub(super) fn first(&self) -> Option<u64> {
         self.places.range(self.serving..).next().map(|(_, place)| place.slice)
     }
 
-    /// Serves the first who waits. Whom to tell.
+    /// Serves the first place that waits, and returns its waker.
     pub(super) fn serve(&mut self) -> Option<W> {
         let (&number, place) = self.places.range_mut(self.serving..).next()?;
         self.serving = number + 1;
         place.waker.take()
     }
 
-    /// Has somebody else told, if it still waits; the one who was to be told before. Otherwise gives the waker back.
+    /// Replaces the waker of a place that still waits, and returns the old one. Otherwise gives
+    /// `waker` back as the error.
     pub(super) fn tell(&mut self, number: u64, waker: W) -> Result<W, W> {
         match self.places.get_mut(&number).and_then(|place| place.waker.as_mut()) {
             Some(old) => Ok(std::mem::replace(old, waker)),
@@ -62,7 +67,7 @@ impl<W> Line<W> {
         }
     }
 
-    /// Leaves the line: to take its slice, or without.
+    /// Removes a place, whose pacer takes its slice or leaves without one.
     pub(super) fn leave(&mut self, number: u64) -> Option<Left<W>> {
         let place = self.places.remove(&number)?;
         Some(place.waker.map_or(Left::Served(place.slice), Left::Waiting))
@@ -82,7 +87,7 @@ mod tests {
             assert_eq!(line.serve(), Some(n));
         }
         assert_eq!((line.first(), line.serve()), (None, None));
-        // In whichever order they come for it.
+        // The pacers may come for their slices in any order.
         for n in [2, 0, 1] {
             assert_eq!(line.leave(numbers[n]), Some(Left::Served(10 + n as u64)));
         }

@@ -1,8 +1,10 @@
-//! Pacing of background jobs: a share of the cores that shrinks when they keep foreground tasks waiting.
+//! Pacing of background jobs: a share of the cores that shrinks when the jobs keep foreground tasks
+//! waiting.
 //!
-//! [`yield_now_if_busy`](crate::yield_now_if_busy) is enough for most background work: it leaves the core to whoever waits
-//! for it, within microseconds. What it cannot leave to them is all that cores share: caches, memory bandwidth, a disk; nor
-//! does it help while a job is between two yield points. A job that is paced is held back before it runs:
+//! [`yield_now_if_busy`](crate::yield_now_if_busy) is enough for most background work: it leaves
+//! the core to other tasks within microseconds. It cannot leave to them what all cores share:
+//! caches, memory bandwidth, a disk. Nor does it help while a job is between two yield points. A
+//! paced job is held back before it runs:
 //!
 //! ```
 //! use giveway_yield::elastic::Pacer;
@@ -20,16 +22,22 @@
 //! assert_eq!(futures::executor::block_on(reindex(&[1; 1000])), 1000);
 //! ```
 //!
-//! CPU time flows into a bucket at `limit × cores`, and jobs take it from there in [slices](Pacer::with_slice). Ten times a
-//! second a controller looks at how long paced jobs kept foreground tasks waiting for a core, in the last 2.5 seconds. If they
-//! kept more than a hundredth of them for longer than a [target](Settings::target_latency) it lowers the limit; otherwise it
-//! raises it, half as fast, if a job waits for a slice; otherwise the limit goes back to its [baseline](Settings::baseline).
-//! What foreground tasks wait for one another, or for another process, does not count. There is one bucket for an executor,
-//! so that many jobs together are held to the same limit as one.
+//! CPU time flows into a bucket at `limit × cores`, and jobs take it from there in
+//! [slices](Pacer::with_slice). Ten times a second a controller looks at how long paced jobs kept
+//! foreground tasks waiting for a core in the last 2.5 seconds:
 //!
-//! All that happens when a pacer calls, or by a timer while one waits: an executor without paced jobs pays nothing. Under
-//! an executor that does not pace, [`pace`](Pacer::pace) is always ready at once. For one that will, [`host`](crate::host) has
-//! what it needs: [`Host::paced`](crate::host::Host::paced), [`Admission`](crate::host::Admission) and
+//! - If paced jobs kept more than a hundredth of these tasks waiting for longer than a
+//!   [target](Settings::target_latency), the controller lowers the limit.
+//! - Otherwise, if a job waits for a slice, it raises the limit, half as fast.
+//! - Otherwise the limit goes back to its [baseline](Settings::baseline).
+//!
+//! The time that foreground tasks wait for one another, or for another process, does not count. An
+//! executor has one bucket: many jobs together are held to the same limit as one job.
+//!
+//! All of this happens when a pacer is called, or by a timer while one waits: an executor without
+//! paced jobs pays nothing. Under an executor that does not pace, [`pace`](Pacer::pace) is always
+//! ready at once. For an executor that paces, [`host`](crate::host) has what it needs:
+//! [`Host::paced`](crate::host::Host::paced), [`Admission`](crate::host::Admission) and
 //! [`Machine`](crate::host::Machine).
 
 pub(crate) mod admission;

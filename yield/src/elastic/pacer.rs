@@ -1,10 +1,12 @@
 //! What a job calls between two pieces of work.
 //!
-//! A call has to be cheap enough for a tight loop, so it counts; only when the count has run out is the clock looked at. How
-//! long the next count is follows from how long a call has taken lately. What a job uses between two looks is measured by
-//! the executor, from the start of its poll or from the last look: time in which the job is not polled is not counted. The
-//! first call in a poll looks at the clock too, since the ones that were counted before it were in another; what those took
-//! after the last look is estimated by the average.
+//! A call has to be cheap enough for a tight loop, so it only counts. The clock is looked at when
+//! the count has run out. How long the next count is follows from how long a call has taken lately.
+//!
+//! The executor measures what a job uses between two looks, from the start of its poll or from the
+//! last look. Time in which the job is not polled is not counted. The first call in a poll looks at
+//! the clock too, because the calls that were counted before it were in an earlier poll. What those
+//! took after the last look is estimated by the average.
 
 use super::admission::{Admission, Waiting};
 use crate::host;
@@ -17,32 +19,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// The longest count. What a look costs, spread over so many calls, is a fraction of one; and a loop whose calls suddenly
-/// come a thousand times slower finds out after so many of them.
+/// The longest count. The cost of a look at the clock, spread over that many calls, is a fraction
+/// of the cost of a call. A loop whose calls suddenly come a thousand times slower finds out after
+/// at most that many.
 const LONGEST: u32 = 128;
 
-/// The clock is looked at about so often, in nanoseconds, as far as calls come often enough. So a slice is kept to within
-/// that.
+/// About how often the clock is looked at, in nanoseconds, if calls come often enough. So a slice
+/// is kept to within that time.
 const LOOK_EVERY: u64 = 250_000;
 
-/// A slice that nobody has used for so long is given back before another is asked for: a thousand jobs that wait for
-/// something else must not have a thousand slices to spend when it comes.
+/// After how long a slice that was not used is given back before another is asked for, in
+/// nanoseconds. A thousand jobs that wait for something else must not have a thousand slices to
+/// spend when it comes.
 const LAPSES_AFTER: u64 = 1_000_000_000;
 
-/// The controller is told that there is somebody at least so often.
+/// After how long a job that needs no new slice lets the controller take its step all the same, in
+/// nanoseconds.
 const STEP: u64 = super::window::STEP;
 
 const DEFAULT_SLICE: Duration = Duration::from_millis(100);
 const LONGEST_SLICE: Duration = Duration::from_secs(1);
 
-/// Paces a background job: holds it, together with all others of its runtime, to a share of the cores that shrinks when
-/// foreground tasks wait too long for one.
+/// Holds a background job, together with all other paced jobs of its runtime, to a share of the
+/// cores.
 ///
-/// A job has a pacer and calls [`pace`](Self::pace) between two pieces of work. It needs no runtime to be made, and may be
-/// moved from one to another. A clone is a pacer for another job: it shares nothing but the limit, as all pacers of a
-/// runtime do. Shared by reference, several jobs use the same slices.
+/// The share shrinks when these jobs keep foreground tasks waiting for a core for too long.
 ///
-/// Dropped, it gives back what is left of its slice.
+/// A job has a pacer and calls [`pace`](Self::pace) between two pieces of work. A pacer can be made
+/// without a runtime, and may be moved from one to another. A clone is a pacer for another job: it
+/// shares nothing but the limit, as all pacers of a runtime do. Several jobs that share one pacer
+/// by reference use the same slices.
+///
+/// A pacer that is dropped gives back what is left of its slice.
 ///
 /// # Examples
 ///
@@ -62,37 +70,42 @@ const LONGEST_SLICE: Duration = Duration::from_secs(1);
 /// assert_eq!(futures::executor::block_on(compress(vec![vec![0; 10]; 3])), 15);
 /// ```
 pub struct Pacer {
+    /// How long a slice is, in nanoseconds.
     slice: u64,
-    // Calls until the next look at the clock. At one the next call looks.
+    /// Calls until the next look at the clock. At one, the next call looks. Calls count it down,
+    /// and a look sets it anew.
     countdown: AtomicU32,
     account: Mutex<Account>,
 }
 
+/// What a pacer has, under its lock. Times are those of the admission's machine.
 #[derive(Default)]
 struct Account {
-    // Whose slice this is.
+    /// The admission that the slice is from.
     home: Option<Arc<Admission>>,
-    // What is left of it, in CPU nanoseconds.
+    /// What is left of the slice, in nanoseconds.
     left: u64,
-    // What the countdown started from.
+    /// What the countdown started from.
     count: u32,
-    // What a call has taken lately: the call, and the work before it.
+    /// What a call has taken lately, in nanoseconds: the call, and the work before it.
     average: u64,
+    /// The time of the last look, or when the last slice came if that was later.
     looked_at: u64,
+    /// When this job last let the controller take its step.
     stepped_at: u64,
 }
 
-/// What an account comes to at a look.
+/// What follows from a look at the clock.
 #[must_use]
 enum Next {
-    /// There is something left. The controller may have to be told.
+    /// Some of the slice is left. If `tell`, the controller is to take its step if it is due.
     GoOn { tell: bool },
-    /// Another slice is needed, and so much was used beyond the last.
+    /// Another slice is needed, and `overrun` nanoseconds were used beyond the last one.
     Ask { overrun: u64 },
 }
 
 impl Pacer {
-    /// A pacer that takes slices of 100 ms of CPU time.
+    /// Creates a pacer that takes slices of 100 ms of CPU time.
     ///
     /// # Examples
     ///
@@ -103,12 +116,14 @@ impl Pacer {
         Self::with_slice(DEFAULT_SLICE)
     }
 
-    /// A pacer with slices of this length. Shorter ones let jobs take turns sooner, and cost more; one of more than a second
-    /// is one of a second.
+    /// Creates a pacer with slices of this length.
+    ///
+    /// Shorter slices let jobs take turns sooner, and cost more. A slice of more than a second is
+    /// one of a second.
     ///
     /// # Panics
     ///
-    /// If it is zero.
+    /// If `slice` is zero.
     ///
     /// # Examples
     ///
@@ -125,28 +140,34 @@ impl Pacer {
         Self { slice, countdown: AtomicU32::new(1), account: Mutex::default() }
     }
 
-    /// Waits until the job may go on: while it has CPU time left of its slice only for those who go first, as at
-    /// [`yield_now_if_busy`]; otherwise for another slice too.
+    /// Waits until the job may go on.
     ///
-    /// A slice costs what it is long, and what the job uses beyond it, in stretches without a call, is paid for before anybody
-    /// gets the next. Pacers are served in the order in which they come. A call within a slice takes a few nanoseconds, so it
-    /// can stand in a tight loop.
+    /// While the job has CPU time left of its slice, it waits only for tasks that go first, as at
+    /// [`yield_now_if_busy`]. Otherwise it waits for another slice too.
     ///
-    /// What counts is the time in which the job's task is polled, by the clock on the wall: from the start of the poll, or
-    /// from the first call if it is the task's first. So time in a blocking call counts, and time in which the thread had no
-    /// CPU; but not the time in which the task waits for something else. In a `join!` or `select!` what is beside the job in
-    /// the same task counts as the job's.
+    /// A slice costs as much as it is long. What the job uses beyond it, in stretches without a
+    /// call, is paid for before any job gets the next slice. Pacers are served in the order in
+    /// which they come. A call within a slice takes a few nanoseconds, so it can stand in a tight
+    /// loop.
     ///
-    /// Outside of an executor that paces, and when it is shut down, it is ready at once.
+    /// The time in which the job's task is polled counts, by the wall clock: from the start of the
+    /// poll, or from the first call if it is the task's first. So time in a blocking call counts,
+    /// and time in which the thread had no CPU. The time in which the task waits for something else
+    /// does not count. In a `join!` or `select!`, what is beside the job in the same task counts as
+    /// the job's.
+    ///
+    /// Outside of an executor that paces, and when the executor is shut down, it is ready at once.
     ///
     /// # Not guaranteed
     ///
-    /// That the limit is kept at every moment: it holds over some seconds, and to within a slice a job. Nor when a slice
-    /// comes: with a hundred jobs in line each waits for ninety-nine others.
+    /// That the limit is kept at every moment: it holds over some seconds, and to within a slice
+    /// for each job. Nor when a slice comes: with a hundred jobs in line, each waits for
+    /// ninety-nine others.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready it gives up its place in line; if a slice was on its way, that goes to the next.
+    /// Dropping the future before it is ready gives up its place in line. A slice that it was
+    /// served already goes to the next in line.
     ///
     /// # Examples
     ///
@@ -168,8 +189,10 @@ impl Pacer {
         Pace { pacer: self, step: Step::Call }
     }
 
-    /// The share of all cores that paced work is held to just now, where this pacer got its last slice. None before its
-    /// first, and where nobody paces.
+    /// Returns the share of all cores that paced work is held to just now, in the runtime that
+    /// paced this pacer last.
+    ///
+    /// `None` if no runtime has paced it yet.
     ///
     /// # Examples
     ///
@@ -182,15 +205,16 @@ impl Pacer {
     }
 
     fn lock(&self) -> MutexGuard<'_, Account> {
-        // No code of others runs under it.
+        // No foreign code runs under the lock, so the account is whole even after a panic.
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call. False if it has to look at the clock.
+    /// Counts a call. Returns false if the call has to look at the clock.
     #[inline]
     fn count(&self) -> bool {
-        // Ordering: relaxed, here and below. A counter of one job; where several share it, calls that get lost are calls
-        // that are not counted.
+        // Ordering: relaxed, here and below. The countdown guards no other data, and has no partner
+        // in another thread while a pacer belongs to one job. Where several jobs share it, a store
+        // may overwrite another; the lost calls are just not counted.
         let left = self.countdown.load(Relaxed);
         if left <= 1 || host::is_new_poll() {
             return false;
@@ -199,18 +223,19 @@ impl Pacer {
         true
     }
 
-    /// Looks at the clock, and asks for a slice if the last one is used up. What to wait for.
+    /// Looks at the clock, and asks for a slice if the last one is used up. Returns what to wait
+    /// for, if the slice is not granted at once.
     #[cold]
     fn look(&self, waker: &Waker) -> Option<Waiting> {
         let new_poll = host::take_new_poll();
         let Some(host::Paced { admission, now, spent }) = host::paced() else {
-            // Nobody paces here. Not forgotten: it may be moved back.
+            // No executor paces here. The account is kept, because the job may be moved back.
             self.countdown.store(LONGEST, Relaxed);
             return None;
         };
         let mut account = self.lock();
         let given_back = account.settle_in(&admission, now);
-        // How many calls have been counted since the last look, without this one.
+        // How many calls were counted since the last look, without this one.
         let calls = account.count.saturating_sub(self.countdown.load(Relaxed));
         let next = account.spend(now, spent, calls, new_poll);
         self.countdown.store(account.count, Relaxed);
@@ -235,24 +260,28 @@ impl Pacer {
         }
     }
 
-    /// A slice has come.
+    /// Receives a slice that `from` has served.
     fn receive(&self, from: &Arc<Admission>, now: u64) {
         let mut account = self.lock();
         if account.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, from)) {
             account.left += self.slice;
-            // It lapses from now on, however long it was waited for.
+            // The time until it lapses begins now, however long it was waited for.
             account.looked_at = now;
             return;
         }
         drop(account);
-        // The job has moved to another executor while this call waited. The slice is of no use there.
+        // The pacer has been paced by another executor while this call waited. The slice is of no
+        // use there.
         from.give_back(self.slice, u64::MAX);
     }
 }
 
 impl Account {
-    /// Belongs to this admission from now on. What is to be given back, and to whom, and since when it was not used: the rest
-    /// of a slice that has lapsed, or is another's.
+    /// Makes `admission` the one that this account belongs to.
+    ///
+    /// Returns what is to be given back: to which admission, the rest of the slice, and since when
+    /// it was not used. That is the rest of a slice that has lapsed, or that another admission
+    /// granted.
     fn settle_in(&mut self, admission: &Arc<Admission>, now: u64) -> Option<(Arc<Admission>, u64, u64)> {
         let at_home = self.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, admission));
         if at_home && now.saturating_sub(self.looked_at) < LAPSES_AFTER {
@@ -263,13 +292,14 @@ impl Account {
         (rest > 0).then_some((home, rest, self.looked_at))
     }
 
-    /// Pays for the time since the last look. `calls` were counted since; if this is a new poll, they were in another, and
-    /// what they took was not measured.
+    /// Pays for the time since the last look, in which `calls` were counted. In a new poll those
+    /// were made in an earlier one, and what they took was not measured.
     fn spend(&mut self, now: u64, spent: u64, calls: u32, new_poll: bool) -> Next {
         let (measured, estimated) = if new_poll { (1, calls) } else { (calls + 1, 0) };
         let used = spent + u64::from(estimated) * self.average;
         if spent > 0 {
-            // Half of it is the last look's: a loop that changes its pace is soon known.
+            // The last look makes half of the average, so a loop that changes its pace is soon
+            // known.
             self.average = (self.average + spent / u64::from(measured)).div_ceil(2);
         }
         self.looked_at = now;
@@ -287,7 +317,8 @@ impl Account {
         Next::GoOn { tell }
     }
 
-    /// After how many calls to look again: at most twice as many as the last time, for these may have come in a burst.
+    /// Returns after how many calls to look again. That is at most twice as many as the last time,
+    /// because those may have come in a burst.
     fn next_count(&self) -> u32 {
         let within = if self.left == 0 { LOOK_EVERY } else { self.left.min(LOOK_EVERY) };
         let calls = within / self.average.max(1);
@@ -326,30 +357,33 @@ impl fmt::Debug for Pacer {
     }
 }
 
-/// The future of a call. See [`Pacer::pace`].
+/// The future of a call. See [`Pacer::pace`] for an example.
 ///
-/// Polled after it was ready, it is a call once more.
+/// Polled after it was ready, it is another call.
 #[derive(Debug)]
 #[must_use = "a job is not paced unless this is awaited"]
 pub struct Pace<'a> {
-    // Two words have to be written to make it, and one read to drop it.
+    // Two words are written to create the future, and one is read to drop it.
     pacer: &'a Pacer,
     step: Step,
 }
 
+/// How far a call has come. A call that need not wait for a slice goes from `Call` to `Turn`.
 #[derive(Debug)]
 enum Step {
+    /// Not begun, or ready.
     Call,
-    /// In line for a slice.
+    /// In line for a slice. `Turn` is next.
     Line(Waiting),
-    /// At the yield point.
+    /// At the yield point. `Call` is next.
     Turn(YieldNowIfBusy),
 }
 
 impl Future for Pace<'_> {
     type Output = ();
 
-    // Inlined into the caller's loop: a load, a thread-local read, a store; and the yield point's.
+    // Inlined into the caller's loop. It costs a load, a thread-local read and a store, and what
+    // the yield point costs.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let counted = matches!(self.step, Step::Call) && self.pacer.count();

@@ -1,4 +1,4 @@
-//! Pacers on a machine with a clock that stands still unless somebody works, or all wait.
+//! Pacers on a machine whose clock stands still unless a job works, or all jobs wait.
 
 use super::super::Settings;
 use super::super::fake::{Executor, MS, SECOND, Woken};
@@ -16,7 +16,8 @@ impl Pacer {
 
 const MINUTE: u64 = 60 * SECOND;
 
-/// A piece of work of so many nanoseconds, and a call; so many of them in each poll.
+/// Does pieces of work of `chunk` nanoseconds until `until`, with a call after each, and
+/// `chunks_a_poll` of them in each poll. Adds what it has worked to `done`.
 async fn job(executor: &Executor, pacer: &Pacer, chunk: u64, chunks_a_poll: u64, until: u64, done: &Cell<u64>) {
     for chunks in 1.. {
         if executor.now() >= until {
@@ -31,7 +32,7 @@ async fn job(executor: &Executor, pacer: &Pacer, chunk: u64, chunks_a_poll: u64,
     }
 }
 
-/// So many jobs like that, for some minutes: which part of the time each has worked.
+/// Runs `jobs` such jobs for some minutes. Returns which part of the time each has worked.
 fn run(settings: Settings, jobs: usize, chunk: u64, chunks_a_poll: u64) -> Vec<f64> {
     let executor = Executor::new(1, settings);
     let time = if chunk < MS { MINUTE } else { 10 * MINUTE };
@@ -70,7 +71,8 @@ fn many_jobs_use_the_limit_together_and_each_its_part() {
         let done = run(Settings::fixed(limit), jobs, MS, u64::MAX);
         assert_share(&done, limit);
         let (least, most) = done.iter().fold((1.0_f64, 0.0_f64), |(l, m), &x| (l.min(x), m.max(x)));
-        // Five slices: the one that runs may get several in a row before the others have been polled and ask.
+        // Five slices: the job that runs may get several in a row before the others have been
+        // polled and ask.
         assert!(most - least <= most / 50.0 + 0.5 / 600.0, "{least} to {most} of {jobs}");
     }
 }
@@ -88,7 +90,7 @@ fn time_in_polls_that_end_elsewhere_is_counted_too() {
 fn time_in_which_the_task_is_not_polled_is_not_counted() {
     let executor = Executor::new(1, Settings::fixed(0.25));
     let pacer = Pacer::new();
-    // A tenth of a core: less than the limit, so it never waits.
+    // A tenth of a core is less than the limit, so the job never waits.
     let job = async {
         for _ in 0..10_000 {
             executor.work(MS);
@@ -163,7 +165,7 @@ fn outside_of_a_host_every_call_is_ready() {
 #[test]
 fn a_pacer_gives_back_what_is_left_when_it_is_dropped() {
     let executor = Executor::new(1, Settings::fixed(0.01));
-    // One slice is to be had at once, and then none for ten seconds.
+    // One slice is available at once, and then none for ten seconds.
     for _ in 0..10 {
         let pacer = Pacer::new();
         assert!(executor.poll(pin!(pacer.pace()), Waker::noop()).is_ready());
@@ -231,7 +233,7 @@ fn the_waker_of_the_last_poll_is_woken() {
     assert!(!woken[0].take());
 }
 
-/// It came late, and was not used late.
+/// The slice came late, and was not used late.
 #[test]
 fn a_slice_that_was_waited_for_for_long_is_used_up_before_another_is_asked_for() {
     let executor = Executor::new(1, Settings::fixed(0.01));
@@ -305,7 +307,7 @@ fn when_the_executor_ends_nobody_waits_any_more() {
     }
 }
 
-/// Nobody was there to hear the alarm.
+/// No alarm was set when the executor ended.
 #[test]
 fn who_comes_to_wait_after_the_executor_has_ended_does_not() {
     let executor = Executor::new(1, Settings::fixed(0.01));

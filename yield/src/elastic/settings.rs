@@ -1,13 +1,13 @@
-//! What the controller is to keep to.
+//! What the controller has to keep to.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// Between which limits paced work is held, and what makes them move. One for a whole runtime: however many pacers it
-/// has, their sum is bounded.
+/// The limits that paced work is held between, and what makes the limit move.
 ///
-/// A limit is a share of all cores: with eight, 0.25 is two CPU seconds a second.
+/// A runtime has one of these: however many pacers it has, their sum is bounded. A limit is a share
+/// of all cores: with eight, 0.25 is two CPU seconds a second.
 ///
 /// # Examples
 ///
@@ -25,12 +25,13 @@ pub struct Settings {
     pub(super) minimum: f64,
     pub(super) maximum: f64,
     pub(super) baseline: f64,
-    // By how much the limit rises, in a second.
+    /// By how much the limit rises in a second.
     pub(super) delta: f64,
 }
 
 impl Settings {
-    /// The defaults: a target of 1 ms, limits of 5 % to 75 % of all cores, a baseline of 25 %, and a delta of 1 % a second.
+    /// Creates the defaults: a target of 1 ms, limits of 5 % to 75 % of all cores, a baseline of
+    /// 25 %, and a delta of 1 % a second.
     ///
     /// # Examples
     ///
@@ -43,10 +44,13 @@ impl Settings {
         Self { target: Duration::from_millis(1), minimum: 0.05, maximum: 0.75, baseline: 0.25, delta: 0.01 }
     }
 
-    /// How long paced work may keep foreground tasks waiting for a worker: all but the hundredth part of them, which may wait for
-    /// longer. While it keeps more of them for longer the limit falls. By default 1 ms; more than zero.
+    /// Sets how long paced work may keep foreground tasks waiting for a worker.
     ///
-    /// What they wait for other reasons, behind one another or for another process, does not count.
+    /// A hundredth of these tasks may wait for longer; while paced work keeps more of them waiting
+    /// for longer, the limit falls. The default is 1 ms. It has to be more than zero.
+    ///
+    /// The time that foreground tasks wait for other reasons, behind one another or for another
+    /// process, does not count.
     ///
     /// # Examples
     ///
@@ -62,8 +66,10 @@ impl Settings {
         self
     }
 
-    /// What paced work always gets, whatever it does to others. By default 0.05; more than zero, since otherwise it might
-    /// wait for ever.
+    /// Sets the share that paced work always gets, whatever it does to other tasks.
+    ///
+    /// The default is 0.05. It has to be more than zero, since paced work might wait for ever
+    /// otherwise.
     ///
     /// # Examples
     ///
@@ -78,7 +84,8 @@ impl Settings {
         self
     }
 
-    /// What paced work never gets more than. By default 0.75; at most one.
+    /// Sets the share that paced work never gets more than. The default is 0.75. It may be at most
+    /// one.
     ///
     /// # Examples
     ///
@@ -93,8 +100,9 @@ impl Settings {
         self
     }
 
-    /// Where the limit starts, and where it goes back to while no job waits for more. By default 0.25; between the minimum
-    /// and the maximum.
+    /// Sets where the limit starts, and where it goes back to while no job waits for more.
+    ///
+    /// The default is 0.25. It has to be between the minimum and the maximum.
     ///
     /// # Examples
     ///
@@ -109,11 +117,15 @@ impl Settings {
         self
     }
 
-    /// By how much the limit rises in a second while paced work waits, and keeps nobody waiting. It falls twice as fast, and
-    /// goes back to the baseline half as fast. By default 0.01; zero keeps it where it is.
+    /// Sets by how much the limit rises in a second, while paced work waits and keeps foreground
+    /// tasks waiting for no longer than the target.
     ///
-    /// CockroachDB's is a tenth of that. There the limit is all that stands between elastic work and queries, and a limit
-    /// that moves fast overshoots; here a paced job gives way at every call besides.
+    /// The limit falls twice as fast, and goes back to the baseline half as fast. The default is
+    /// 0.01; zero keeps the limit where it is.
+    ///
+    /// CockroachDB's delta is a tenth of that. There the limit is all that stands between elastic
+    /// work and queries, and a limit that moves fast overshoots. Here a paced job also gives way at
+    /// every call.
     ///
     /// # Examples
     ///
@@ -128,7 +140,8 @@ impl Settings {
         self
     }
 
-    /// A limit that does not move: so much and no more, whoever waits.
+    /// Creates settings with a limit that does not move: paced work gets `share`, whichever tasks
+    /// wait.
     ///
     /// # Examples
     ///
@@ -141,12 +154,12 @@ impl Settings {
         Self { minimum: share, maximum: share, baseline: share, ..Self::new() }
     }
 
-    /// Whether they make sense. Executors ask before they use them.
+    /// Checks that the settings make sense. An executor calls it before it uses them.
     ///
     /// # Errors
     ///
-    /// If a share is not a number, or they are not in order: more than zero, minimum, baseline, maximum, one. If the target
-    /// is zero, or the delta negative or no number.
+    /// If a share is not a number, or `0 < minimum <= baseline <= maximum <= 1` does not hold. If
+    /// the target is zero, or the delta is negative or not a finite number.
     ///
     /// # Examples
     ///
@@ -158,7 +171,7 @@ impl Settings {
     /// ```
     pub fn check(&self) -> Result<(), SettingsError> {
         let Self { target, minimum, maximum, baseline, delta } = *self;
-        // What is no number is in no range, and refused.
+        // What is not a number is in no range, and is refused.
         let in_order = minimum <= baseline && baseline <= maximum;
         let problem = if !(f64::MIN_POSITIVE..).contains(&minimum) {
             format!("the minimum is {minimum}; paced work needs a share above zero, or it would wait for ever")
@@ -185,7 +198,7 @@ impl Default for Settings {
     }
 }
 
-/// Why [`Settings`] make no sense. See [`Settings::check`].
+/// What is wrong with [`Settings`]. See [`Settings::check`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsError(String);
 

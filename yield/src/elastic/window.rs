@@ -1,29 +1,34 @@
-//! How long tasks were kept waiting for a worker in the last 2.5 seconds, from counts that only grow.
+//! How long tasks were kept waiting for a worker in the last 2.5 seconds, from counts that only
+//! grow.
 
 use std::collections::VecDeque;
 
-/// How often the controller takes a step, in nanoseconds.
+/// The time between two steps of the controller, in nanoseconds.
 pub(super) const STEP: u64 = 100_000_000;
-/// How far back it looks.
+/// How far back the controller looks, in nanoseconds.
 pub(super) const SPAN: u64 = 25 * STEP;
 
-/// A histogram whose counts only grow: for each bucket the longest wait that belongs to it, in nanoseconds, and how many
-/// tasks waited so long, and longer than the bucket before says.
+/// A histogram whose counts only grow. A bucket is the longest wait that belongs to it, in
+/// nanoseconds, and the number of tasks that waited at most that long and longer than the bucket
+/// before says.
 pub(super) type Counts = Vec<(u64, u64)>;
 
-/// Snapshots of a growing histogram. The difference between the newest and the oldest is what has happened in between.
+/// Snapshots of a growing histogram. The difference between the newest and the oldest is what
+/// happened in between.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    // The oldest is the last one that is at least `SPAN` older than the newest, as soon as there is one.
+    /// Each with the time when it was taken, in order. The oldest is the latest one that is at
+    /// least `SPAN` older than the newest, as soon as there is one.
     snapshots: VecDeque<(u64, Counts)>,
 }
 
 impl Window {
-    /// Adds what is counted now.
+    /// Adds a snapshot of what is counted now.
     pub(super) fn push(&mut self, now: u64, counts: Counts) {
         let is_old = |at: u64| now.saturating_sub(at) >= SPAN;
         if self.snapshots.back().is_some_and(|(at, old)| is_old(*at) || old.len() != counts.len()) {
-            // Nobody was paced for a while: what was then says nothing about now.
+            // No task was paced for a while, or the buckets are others: the old counts say nothing
+            // about now.
             self.snapshots.clear();
         }
         self.snapshots.push_back((now, counts));
@@ -32,19 +37,21 @@ impl Window {
         }
     }
 
-    /// What 99 of 100 tasks waited less than, in nanoseconds; with fewer than a hundred tasks what the slowest waited.
-    /// Within a bucket they are taken to be spread evenly. None if no task was seen.
+    /// Returns the wait that 99 of 100 tasks stayed below, in nanoseconds. With fewer than a
+    /// hundred tasks it is the wait of the slowest. Waits are taken to be spread evenly within a
+    /// bucket. `None` if no task was seen.
     pub(super) fn p99(&self) -> Option<u64> {
         let ((_, before), (_, after)) = (self.snapshots.front()?, self.snapshots.back()?);
         let counts = || before.iter().zip(after).map(|(old, new)| new.1.saturating_sub(old.1));
         let total: u64 = counts().sum();
-        // How many of them wait that long, or less: all but the hundredth part.
+        // The number of tasks that waited that long, or less: all but the hundredth part.
         let rank = total - total / 100;
         let (mut below, mut lower) = (0, 0_u64);
         for (&(upper, _), count) in after.iter().zip(counts()) {
             if count > 0 && below + count >= rank {
                 if upper == u64::MAX {
-                    // The last bucket has no end: all that is known is that they waited longer than this.
+                    // The last bucket has no end. It is only known that these tasks waited longer
+                    // than `lower`.
                     return Some(lower.saturating_add(1));
                 }
                 let share = (rank - below) as f64 / count as f64;
@@ -89,7 +96,7 @@ mod tests {
     fn what_is_older_than_the_window_is_forgotten() {
         let mut window = Window::default();
         window.push(0, counts([0; 5]));
-        // Something bad in the first step, and then only good.
+        // A long wait in the first step, and only short ones from then on.
         for step in 1..=60 {
             window.push(step * STEP, counts([step, 0, 0, 0, 1]));
             assert_eq!(window.p99(), Some(if step <= 25 { 1_000_001 } else { 1_000 }), "step {step}");

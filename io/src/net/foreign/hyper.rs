@@ -10,12 +10,14 @@ use std::task::{Context, Poll, ready};
 
 implement_for_streams!(Read, ReadBufCursor<'_>, Write);
 
-/// Reads into what nobody has written to yet, for the reason that is given with tokio's traits.
+/// Reads into memory that may be uninitialized, for the reason that is given at tokio's traits.
 fn poll_read<T: ByteStream>(io: &Async<T>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-    // SAFETY: what is initialized there stays so: it is passed on as memory to read into, and nothing else is put there.
+    // SAFETY: no byte of the room that is initialized becomes uninitialized: the room is only
+    // passed to `poll_read_uninit`, which has the system write bytes there and writes nothing else.
     let room = unsafe { buf.as_mut() };
     let read = ready!(bytes::poll_read_uninit(io, cx, room))?;
-    // SAFETY: so many bytes at the beginning of the room have just been written, says the function.
+    // SAFETY: the first `read` bytes of the room are initialized, because `poll_read_uninit`
+    // returned that it has written them; so there are at least `read` bytes of room.
     unsafe { buf.advance(read) };
     Poll::Ready(Ok(()))
 }

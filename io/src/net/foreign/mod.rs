@@ -1,8 +1,10 @@
-//! The traits of other crates for our streams. What they ask for is done by the functions of `bytes`, and spends the budget
-//! as there.
+//! The traits of other crates for the streams of this one. Their methods call the functions of
+//! `bytes`, and spend the budget as those do.
 
-/// Implements a trait that reads and one that writes for every stream and half of one: no blanket implementation can do that
-/// for a trait of another crate. Both have the methods of [`writes_as_futures`], and `poll_read` of the caller's module reads
+/// Implements a trait that reads and one that writes for every stream and every half of one. No
+/// blanket implementation can do that for a trait of another crate.
+///
+/// Both traits have the methods of [`writes_as_futures`]. `poll_read` of the caller's module reads
 /// from a socket into a buffer of type `$buffer`.
 macro_rules! implement_for_streams {
     ($read:ident, $buffer:ty, $write:ident) => {
@@ -25,7 +27,8 @@ macro_rules! implement_for_streams {
     };
 }
 
-/// For each type: its generics, its name, and how to get from a reference to it to its socket.
+/// Implements `$trait` for each type, given its generics, its name, and how to get from a reference
+/// to it to its socket.
 macro_rules! reads {
     ($trait:ident, $buffer:ty: $([$($generics:tt)*] $type:ty, $this:ident => $socket:expr;)*) => { $(
         impl<$($generics)*> $trait for $type {
@@ -36,17 +39,19 @@ macro_rules! reads {
         }
     )* };
 }
+/// Implements `$trait` for each type, given its generics and its name.
 
 macro_rules! writes {
     ($trait:ident: $([$($generics:tt)*] $type:ty;)*) => { $(
-        /// Shutting down is for the direction of writing. Flushing does nothing: nothing is kept back.
+        /// Shutting down shuts down the direction of writing. Flushing does nothing, because
+        /// nothing is buffered.
         impl<$($generics)*> $trait for $type {
             writes_as_futures!();
         }
     )* };
 }
 
-/// The methods of a trait that writes. Those of tokio and of hyper have the same names.
+/// Expands to the methods of a trait that writes. Those of tokio and of hyper have the same names.
 macro_rules! writes_as_futures {
     () => {
         fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
