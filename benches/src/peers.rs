@@ -80,6 +80,7 @@ pub trait Peer: Sized + 'static {
     fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Spawns a task of the background, if the runtime knows such a thing.
+    #[track_caller]
     fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
     where
         F: Future + Send + 'static,
@@ -218,6 +219,7 @@ impl<const PREEMPTIBLE: bool> Peer for GivewayWithout<PREEMPTIBLE> {
         giveway::budget::cooperative(std::future::ready(()))
     }
 
+    #[track_caller]
     fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
     where
         F: Future + Send + 'static,

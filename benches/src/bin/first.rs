@@ -2,16 +2,15 @@
 //!
 //! `cargo run --release -p giveway-benches --bin first`
 //!
-//! Two workers, and as many background tasks as workers, which compute for 10 ms at a time and come to no yield point. They are
-//! spawned at a place that the runtime has not seen before: one of 16 in each round. Meanwhile a real-time thread sends into a
-//! channel every 200 µs, and a foreground task receives. How long the worst message of a round took, from when it was due: while the
-//! place is new, and in the second tenth of a second, when it is known.
-//!
-//! What is not isolated: the sender's own lateness, and what the host takes; the stolen time is printed.
+//! Two workers, and as many background tasks as workers, which compute for 10 ms at a time and come to no yield point. Meanwhile a
+//! real-time thread sends into a channel every 200 µs, and a foreground task receives. How long the slowest message took from when
+//! it was sent: in the first tenth of a second, and in the second. Ours spawns from 16 locations in turn, so that each location is
+//! new to the runtime in its first tenth of a second and known in the second. The arm beside it is two tokio runtimes, the second
+//! at nice 19, which has nothing to learn: what it shows is the kernel's and the host's part. Rounds are interleaved.
 
 use futures::StreamExt;
 use futures::channel::mpsc;
-use giveway::{Builder, Runtime, spawn_background, yield_now};
+use giveway_benches::peers::{Giveway, GivewayBackground, Peer, Tokio, TwoTokios};
 use giveway_benches::usage::machine;
 use giveway_benches::wake::ask_for_real_time;
 use giveway_benches::work::{microseconds, percentile, rounds_per_microsecond, spin};
@@ -21,81 +20,100 @@ use std::time::{Duration, Instant};
 
 const WORKERS: usize = 2;
 const EVERY: Duration = Duration::from_micros(200);
-/// A tenth of a second while the place is new, another when it is known.
+/// A tenth of a second while the location is new, another when it is known.
 const MESSAGES: usize = 1_000;
 
-type Place = fn(u64, Arc<AtomicBool>) -> giveway::task::JoinHandle<()>;
+type Spawn<P> = fn(u64, Arc<AtomicBool>) -> <P as Peer>::Handle<()>;
 
-async fn compute(rounds: u64, stop: Arc<AtomicBool>) {
+async fn compute<P: Peer>(rounds: u64, stop: Arc<AtomicBool>) {
     while !stop.load(Relaxed) {
         spin(rounds);
-        yield_now().await;
+        P::yield_now().await;
     }
 }
 
-/// A line each: a place is a line and a column.
-const PLACES: [Place; 16] = [
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-    |rounds, stop| spawn_background(compute(rounds, stop)),
-];
+/// A line each: a location is a line and a column.
+fn locations<P: Peer>() -> [Spawn<P>; 16] {
+    [
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+        |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
+    ]
+}
+
+/// The slowest message in µs of each round: while the location is new, and when it is known.
+#[derive(Default)]
+struct Slowest {
+    new: Vec<f64>,
+    known: Vec<f64>,
+}
 
 fn main() {
-    let rounds = 10_000 * rounds_per_microsecond(WORKERS);
-    let runtime = Builder::new().workers(WORKERS).build().expect("the runtime starts");
+    Giveway::start(WORKERS);
+    Tokio::start(WORKERS);
+    TwoTokios::<false>::start(WORKERS);
+    let chunk = 10_000 * rounds_per_microsecond(WORKERS);
     let before = machine().stolen;
-    let (mut new, mut known): (Vec<f64>, Vec<f64>) = PLACES.iter().map(|place| round(&runtime, *place, rounds)).unzip();
-    println!("The slowest wake-up beside background polls of 10 ms, in µs, over {} places\n", PLACES.len());
-    println!("| | median | highest |\n|---|---|---|");
-    for (what, figures) in [("the place is new", &mut new), ("the place is known", &mut known)] {
-        println!("| {what} | {:.0} | {:.0} |", percentile(figures, 0.5), percentile(figures, 1.0));
+    let (mut ours, mut theirs) = (Slowest::default(), Slowest::default());
+    for (ours_at, theirs_at) in locations::<GivewayBackground>().into_iter().zip(locations::<TwoTokios<false>>()) {
+        round::<GivewayBackground>(ours_at, chunk, &mut ours);
+        round::<TwoTokios<false>>(theirs_at, chunk, &mut theirs);
     }
-    println!("\nstolen: {:?}; overruns: {}", machine().stolen - before, runtime.metrics().overruns);
+    println!("The slowest wake-up beside background polls of 10 ms, in µs, over {} rounds\n", ours.new.len());
+    println!("| | first 0.1 s, median | highest | second 0.1 s, median | highest |\n|---|---|---|---|---|");
+    for (name, slowest) in [(GivewayBackground::NAME, &mut ours), (TwoTokios::<false>::NAME, &mut theirs)] {
+        let [new, new_max] = [0.5, 1.0].map(|part| percentile(&mut slowest.new, part));
+        let [known, known_max] = [0.5, 1.0].map(|part| percentile(&mut slowest.known, part));
+        println!("| {name} | {new:.0} | {new_max:.0} | {known:.0} | {known_max:.0} |");
+    }
+    println!("\nstolen: {:?}", machine().stolen - before);
 }
 
-/// The slowest message while the place is new, and when it is known.
-fn round(runtime: &Runtime, place: Place, rounds: u64) -> (f64, f64) {
+fn round<P: Peer>(spawn: Spawn<P>, chunk: u64, slowest: &mut Slowest) {
     let (sender, mut receiver) = mpsc::unbounded::<Instant>();
-    let receiving = runtime.spawn(async move {
+    let receive = async move {
         let mut latencies = Vec::with_capacity(MESSAGES);
-        while let Some(due) = receiver.next().await {
-            latencies.push(microseconds(due.elapsed()));
+        while let Some(sent) = receiver.next().await {
+            latencies.push(microseconds(sent.elapsed()));
         }
         latencies
-    });
+    };
     let stop = Arc::new(AtomicBool::new(false));
     let sending = std::thread::spawn(move || {
         ask_for_real_time();
         let start = Instant::now() + Duration::from_millis(10);
         for n in 0..MESSAGES as u32 {
-            let due = start + EVERY * n;
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            sender.unbounded_send(due).expect("the receiver is there");
+            std::thread::sleep((start + EVERY * n).saturating_duration_since(Instant::now()));
+            sender.unbounded_send(Instant::now()).expect("the receiver is there");
         }
     });
+    let mut receiving = None;
+    P::block_on(async { receiving = Some(P::spawn(receive)) });
     // The messages come every 200 µs before the first of the tasks is polled.
     std::thread::sleep(Duration::from_millis(20));
-    let inside = runtime.enter();
-    let tasks: Vec<_> = (0..WORKERS).map(|_| place(rounds, stop.clone())).collect();
-    drop(inside);
+    let mut tasks = Vec::new();
+    P::block_on(async { tasks.extend((0..WORKERS).map(|_| spawn(chunk, stop.clone()))) });
     sending.join().expect("the sender does not panic");
-    let latencies = runtime.block_on(receiving).expect("the receiver does not panic");
+    let latencies = P::block_on(receiving.expect("it was spawned above"));
     stop.store(true, Relaxed);
-    tasks.into_iter().for_each(|task| runtime.block_on(task).expect("it does not panic"));
+    for task in tasks {
+        P::block_on(task);
+    }
     let (new, known) = latencies.split_at(MESSAGES / 2);
-    let slowest = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
-    (slowest(new), slowest(known))
+    let worst = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
+    slowest.new.push(worst(new));
+    slowest.known.push(worst(known));
 }
