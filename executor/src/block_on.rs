@@ -26,7 +26,7 @@ impl Wake for Parker {
 }
 
 thread_local! {
-    // The parker and waker of this thread's `block_on`, while none is using them.
+    // The parker and the waker of this thread's `block_on`, while no `block_on` uses them.
     static CACHED: RefCell<Option<(Arc<Parker>, Waker)>> = const { RefCell::new(None) };
 }
 
@@ -37,11 +37,11 @@ fn new_parker() -> (Arc<Parker>, Waker) {
     (parker, waker)
 }
 
-/// Polls `future` on this thread until it is ready, parking in between.
+/// Polls `future` on this thread until it is ready, and parks in between.
 pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, future: F) -> F::Output {
     let mut future = pin!(future);
-    // A `block_on` within this one finds the cache empty and makes a parker of its own. A wake-up meant for an
-    // earlier user of a cached parker costs one poll too many.
+    // A `block_on` within this one finds the cache empty and makes a parker of its own. A wake-up
+    // that was meant for an earlier user of a cached parker costs one needless poll.
     let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
     let mut cx = Context::from_waker(&waker);
     let (caller, watched, fatal) = (Caller::new(shared), deadlock::Caller::new(shared), Waiter::new(shared));
@@ -52,26 +52,33 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, fu
             None
         }
     };
-    // A flag of its own: that of a worker or of another executor further up the stack is lowered only when the poll that
-    // this is in returns.
+    // The interrupt is a flag of its own. The flag of a worker or of another executor further up
+    // the stack is cleared only when the poll that this call is in returns.
     let mut verdict = None;
     let poll_to_the_end = || {
         loop {
+            // 1. The verdict comes before the poll: a result that the poll then finds missing stays
+            // missing.
             let verdict_before = fatal.as_ref().and_then(Waiter::verdict);
             caller.begin_poll();
             match with_budget(OPERATIONS, || future.as_mut().poll(&mut cx)) {
                 Poll::Ready(output) => break output,
                 Poll::Pending => {
+                    // 2. Inside of a blocking call that has lent its core, what this future waits
+                    // for may be queued on that core.
                     context::with_away(|away| {
                         if let Some(worker) = away {
                             worker.about_to_wait();
                         }
                     });
+                    // 3. Giving way comes before parking: the yield point that asked has woken the
+                    // future.
                     if caller.asked() {
                         give_way(shared);
                         continue;
                     }
-                    // Polled once more before it is believed: it may have been woken at this very moment.
+                    // 4. A verdict is believed only after one more poll, and if the future was not
+                    // woken since: a wake-up may have come at the moment of the verdict.
                     if let Some(verdict) = verdict.take().or(verdict_before).filter(|_| !parker.has_token()) {
                         panic!("{verdict}\n`block_on` was called at {place}");
                     }
@@ -88,14 +95,15 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, fu
     output
 }
 
-/// Waits in the yield queue. Whatever else the future waits for, it is not polled meanwhile: the whole of it gives way.
+/// Waits in the yield queue until a worker takes the entry. The whole future gives way: it is not
+/// polled meanwhile, whatever else it waits for.
 #[cold]
 fn give_way(shared: &Arc<Shared>) {
     let (turn, waker) = new_parker();
     shared.meter.yield_point_outside(true);
     shared.push_yielded(Yielded::Thread(waker));
-    // Closing wakes whoever is in the queue, under its lock, after the gate is closed: if that has passed, the lock shows
-    // us the gate.
+    // Closing wakes the threads in the queue, under its lock, after the gate is closed. If that has
+    // passed before the push, the lock makes the closed gate visible here.
     if shared.gate.phase() == Phase::Open {
         turn.park();
     }

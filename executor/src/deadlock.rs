@@ -1,13 +1,13 @@
-//! Noticing that nothing will ever happen again.
+//! Detection of deadlocks: nothing will ever happen again.
 //!
-//! When every worker is idle and every thread in `block_on` waits, only something from outside of the tasks can move them: a
-//! timer, a socket, a blocking job, or a thread that is none of ours and holds a waker. The first three the runtime knows;
-//! of the last it knows what it is told ([`Handle::expect_wake`]). If there is none of them, the tasks that wait, wait for
-//! each other.
+//! When every worker is idle and every thread in `block_on` waits, only something from outside of
+//! the tasks can move them: a timer, a socket, a blocking job, or a foreign thread that holds a
+//! waker. The runtime knows the first three. Of the last it knows what it is told
+//! ([`Handle::expect_wake`]). If there is none of them, the tasks that wait, wait for each other.
 //!
-//! The monitor looks, when everything has come to rest: that is when it goes to sleep, and whenever a thread in `block_on`
-//! begins to wait. It looks twice, and if anything has moved between the two it does not count: a wake-up may be on its
-//! way from one thread to another.
+//! The monitor looks when everything has come to rest: when it is about to sleep, and whenever a
+//! thread in `block_on` begins to wait. It looks twice. If anything has moved between the two
+//! looks, they do not count: a wake-up may be on its way from one thread to another.
 
 use crate::parker::Parker;
 use crate::runtime::{Handle, Shared};
@@ -15,48 +15,54 @@ use giveway_io::driver::on_behalf;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The report names so many tasks.
+/// The report names at most this many tasks.
 const MOST: usize = 100;
 
-/// What a runtime that looks for deadlocks knows.
+/// What a runtime that looks for deadlocks knows of the threads that wait.
 #[derive(Default)]
 pub(crate) struct Watch(Mutex<State>);
 
+/// Behind the lock of [`Watch`]. Written by the threads in `block_on` and by [`ExpectedWake`], read
+/// by the monitor.
 #[derive(Default)]
 struct State {
-    // Threads in `block_on`.
+    /// How many threads are in `block_on`.
     callers: usize,
-    // Those of them that wait, and what they are to be told.
+    /// Those of them that wait: where each parks, and where its verdict is left.
     waiting: Vec<(Arc<Parker>, Arc<Verdict>)>,
-    // Threads from outside that are known to hold a waker.
+    /// How many threads from outside are known to hold a waker.
     expected: usize,
-    // Changes whenever any of these does.
+    /// Grows with every change of the fields above.
     epoch: u64,
-    // What was seen at the last look.
+    /// The epoch and the number of polls at the last look, if all was at rest then. Written by the
+    /// monitor.
     last: Option<(u64, u64)>,
 }
 
-/// What a thread in `block_on` is told when it is woken for the last time.
+/// What a thread in `block_on` is told when nothing will wake it any more.
 #[derive(Default)]
 pub(crate) struct Verdict(Mutex<Option<Arc<str>>>);
 
 impl Watch {
+    /// Locks the state for a change.
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No user code runs under it.
+        // No user code runs under this lock.
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.epoch += 1;
         state
     }
 
-    /// Looks whether anything can move. True if it should look again soon. The monitor's to call, when every worker is idle.
+    /// Looks whether anything can move, and wakes every waiting thread with a verdict if nothing
+    /// can. Returns true if another look should follow soon. The monitor calls this when every
+    /// worker is idle.
     pub(crate) fn look(&self, shared: &Shared) -> bool {
         if shared.reactor.is_waited_for() || shared.crews().iter().any(|crew| crew.has_jobs()) {
             return false;
         }
-        // Every poll there has been, in one number.
+        // The ticks of all polls so far, in one number: it changes with every poll.
         let polls = shared.scheduler.cores().iter().map(|core| u64::from(core.polling())).sum();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that has been woken may not have had a CPU since.
+        // A thread that was woken may not have had a CPU since.
         let woken = state.waiting.iter().any(|(parker, _)| parker.has_token());
         let at_rest = state.callers > 0 && state.waiting.len() == state.callers && state.expected == 0 && !woken;
         if !at_rest || shared.scheduler.idle.counts().idle() < shared.scheduler.idle.workers() {
@@ -78,6 +84,7 @@ impl Watch {
     }
 }
 
+/// Returns the text of the verdict: the tasks that wait, or the first of them.
 fn describe_deadlock(shared: &Shared) -> String {
     let (mut tasks, mut count) = (Vec::new(), 0);
     shared.registry.for_each(|meta| {
@@ -117,9 +124,10 @@ impl<'a> Caller<'a> {
         Some(Self { shared, watch })
     }
 
-    /// Parks until woken. What to say of it, if that will not happen.
+    /// Parks until woken. Returns the verdict, if it was woken because nothing else would wake it.
     pub(crate) fn park(&self, parker: &Arc<Parker>) -> Option<Arc<str>> {
         let verdict = Arc::<Verdict>::default();
+        // The thread is on the list before the monitor looks.
         on_behalf(|| self.watch.lock().waiting.push((parker.clone(), verdict.clone())));
         self.shared.monitor.call();
         parker.park();
@@ -135,7 +143,7 @@ impl Drop for Caller<'_> {
     }
 }
 
-/// A thread from outside is going to wake something; see [`Handle::expect_wake`].
+/// Announces that a thread from outside is going to wake something; see [`Handle::expect_wake`].
 #[must_use = "the runtime expects nothing any more when this is dropped"]
 pub struct ExpectedWake(Handle);
 

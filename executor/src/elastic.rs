@@ -1,8 +1,10 @@
-//! Pacing of background jobs: a share of the cores that shrinks when they keep foreground tasks waiting for one.
+//! Pacing of background jobs: a share of the cores that shrinks when they keep foreground tasks
+//! waiting for one.
 //!
-//! [`yield_now_if_busy`](crate::yield_now_if_busy) and [`spawn_background`](crate::spawn_background) are enough for most
-//! background work: they leave a core to whoever waits for it, within microseconds. What they cannot leave to others is
-//! all that cores share: caches, memory bandwidth, a disk; nor do they help while a job is between two yield points. A job
+//! [`yield_now_if_busy`](crate::yield_now_if_busy) and
+//! [`spawn_background`](crate::spawn_background) are enough for most background work: a job leaves
+//! its core to a task that waits for it, within microseconds. They do not help with what all cores
+//! share (caches, memory bandwidth, a disk), nor while a job is between two yield points. A job
 //! that is paced is held back before it runs:
 //!
 //! ```
@@ -21,14 +23,21 @@
 //! });
 //! ```
 //!
-//! CPU time flows into a bucket at `limit × workers`, and jobs take it from there in [slices](Pacer::with_slice). Ten times
-//! a second a controller looks at how long paced jobs kept foreground tasks waiting for a worker, in the last 2.5 seconds. If
-//! they kept more than a hundredth of them for longer than a [target](Settings::target_latency) it lowers the limit; otherwise it
-//! raises it, half as fast, if a job waits for a slice; otherwise the limit goes back to its [baseline](Settings::baseline).
-//! What foreground tasks wait for one another, or for another process, does not count. There is one bucket for a runtime, so that
-//! many jobs together are held to the same limit as one; [`Builder::elastic`](crate::Builder::elastic) has its settings.
+//! CPU time flows into a bucket at `limit × workers`, and jobs take it from there in
+//! [slices](Pacer::with_slice). Ten times a second a controller looks at how long paced jobs kept
+//! foreground tasks waiting for a worker, in the last 2.5 seconds:
 //!
-//! All that happens when a pacer calls, or by a timer while one waits: a runtime without paced jobs pays nothing.
+//! - If they kept more than a hundredth of them for longer than a
+//!   [target](Settings::target_latency), the controller lowers the limit.
+//! - Otherwise, if a job waits for a slice, it raises the limit, half as fast.
+//! - Otherwise the limit goes back to its [baseline](Settings::baseline).
+//!
+//! What foreground tasks wait for one another, or for another process, does not count. A runtime
+//! has one bucket, so that many jobs together are held to the same limit as one.
+//! [`Builder::elastic`](crate::Builder::elastic) has its settings.
+//!
+//! All of this happens when a pacer calls, or by a timer while one waits. A runtime without paced
+//! jobs pays nothing.
 
 pub use giveway_yield::elastic::{Pace, Pacer, Settings, SettingsError};
 
@@ -39,35 +48,38 @@ use giveway_yield::host::{Admission, Machine};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
-/// The admission of a runtime, once somebody has been paced there.
+/// The settings of a runtime's pacing, and its admission once a job has been paced there.
 pub(crate) struct Elastic {
     settings: Settings,
     admission: OnceLock<Arc<Admission>>,
 }
 
 impl Elastic {
-    /// With settings that were checked.
+    /// Creates it with settings that were checked.
     pub(crate) fn new(settings: Settings) -> Self {
         Self { settings, admission: OnceLock::new() }
     }
 
+    /// Returns the admission of the runtime. The first call makes it.
     pub(crate) fn admission(&self, shared: &Arc<Shared>) -> Arc<Admission> {
         let start = || {
-            // Not counted: pacers hold the admission, and may outlive the runtime.
+            // The reference to the runtime is weak: pacers hold the admission, and may outlive the
+            // runtime.
             shared.meter.paced.start(shared.workers());
             let host = Host { shared: Arc::downgrade(shared), cores: shared.workers(), alarm: Default::default() };
             Admission::new(self.settings, host)
         };
-        // Others wait while one thread makes it.
+        // Other threads wait while one makes it.
         on_behalf(|| self.admission.get_or_init(start).clone())
     }
 }
 
-/// What the admission of a runtime knows of it.
+/// What the admission of a runtime knows of the runtime.
 struct Host {
     shared: Weak<Shared>,
     cores: usize,
-    // Set by whoever found that there is something to wait for.
+    /// The alarm that is set, if one is. Written by the thread that finds that there is something
+    /// to wait for.
     alarm: Mutex<Option<Alarm>>,
 }
 
@@ -94,11 +106,13 @@ impl Machine for Host {
     }
 
     fn set_alarm(&self, at: u64, waker: &Waker) -> bool {
-        // Dropped last, without the lock: it may be the last count, and the end of a reactor wakes whoever set an alarm.
+        // Dropped last, without the lock: this may be the last count of the runtime, and the end of
+        // its reactor wakes every alarm that is set.
         let shared = self.shared.upgrade();
-        // Over all of it. An alarm that is in the reactor before it is in its place may go off meanwhile, and set the next one;
-        // and that one would then be taken for the older of the two, and stopped. Nobody else's code runs under it: the waker
-        // is the admission, which is alive.
+        // The lock is held over all of it. An alarm that is in the reactor before it is in its
+        // place may go off in between, and set the next one. Then the first would be put into the
+        // place of the next, which would be stopped with it. No foreign code runs under the lock:
+        // the waker is that of the admission, which is alive.
         on_behalf(|| {
             let mut set = self.alarm.lock().unwrap_or_else(PoisonError::into_inner);
             *set = shared.as_ref().and_then(|shared| shared.reactor.wake_at(at, waker));
@@ -122,7 +136,7 @@ mod tests {
         let mut set = host.alarm.lock().unwrap();
         thread::scope(|scope| {
             let setter = scope.spawn(|| host.set_alarm(later, Waker::noop()));
-            // Long enough for it to come as far as it can.
+            // Long enough for the other thread to come as far as it can.
             (0..10_000).for_each(|_| thread::yield_now());
             let in_reactor = shared.reactor.is_waited_for();
             *set = shared.reactor.wake_at(later, Waker::noop());

@@ -1,8 +1,9 @@
 //! Files, on threads where they may block.
 //!
-//! The system has no way to wait for a disk that a reactor could use for all files, so each of these functions is the one
-//! of the same name in [`std::fs`], run as a [blocking job](crate::spawn_blocking). What is done with many small files, or
-//! with parts of one, is better put into one job of your own:
+//! The system has no way to wait for a disk that a reactor could use for all files. So each of
+//! these functions runs the one of the same name in [`std::fs`] as a
+//! [blocking job](crate::spawn_blocking). Work on many small files, or on parts of one, is better
+//! put into one job of your own:
 //!
 //! ```
 //! giveway::block_on(async {
@@ -14,7 +15,7 @@
 //! });
 //! ```
 //!
-//! All of them, for what takes one call:
+//! All functions, each for what takes one call:
 //!
 //! ```
 //! use giveway::fs;
@@ -50,12 +51,13 @@
 //!
 //! # Cancel safety
 //!
-//! Dropping the future of one of these does not stop what has begun: a file may be written all the same.
+//! Dropping the future of a function does not stop what has begun: a file may be written all the
+//! same.
 //!
 //! # Errors
 //!
-//! Those of [`std::fs`]; and if the job is not run, because the runtime was shut down or the system gave no thread, an error
-//! that says so.
+//! Those of [`std::fs`]. If the job is not run, because the runtime was shut down or the system
+//! gave no thread, an error that says so.
 
 use crate::spawn_blocking;
 use std::fs::{Metadata, Permissions};
@@ -66,7 +68,7 @@ async fn run<T: Send + 'static>(f: impl FnOnce() -> io::Result<T> + Send + 'stat
     spawn_blocking(f).await?
 }
 
-/// A function of `std::fs` that takes paths.
+/// Defines functions of `std::fs` that take paths.
 macro_rules! like_std {
     ($($(#[$doc:meta])* $name:ident($($path:ident),+) -> $output:ty;)+) => {$(
         $(#[$doc])*
@@ -108,44 +110,44 @@ like_std! {
     /// ```
     read_to_string(path) -> String;
 
-    /// Copies a file, and returns how many bytes it had.
+    /// Copies a file. Returns its size in bytes.
     copy(from, to) -> u64;
 
     /// Renames a file or a directory.
     rename(from, to) -> ();
 
-    /// Makes another name for a file.
+    /// Makes another name for a file: a hard link.
     hard_link(original, link) -> ();
 
     /// Removes a file.
     remove_file(path) -> ();
 
-    /// Makes a directory.
+    /// Creates a directory.
     create_dir(path) -> ();
 
-    /// Makes a directory, and those above it that do not exist.
+    /// Creates a directory, and those above it that do not exist.
     create_dir_all(path) -> ();
 
     /// Removes an empty directory.
     remove_dir(path) -> ();
 
-    /// Removes a directory and all that is in it.
+    /// Removes a directory and everything in it.
     remove_dir_all(path) -> ();
 
-    /// What the system knows of a file.
+    /// Returns what the system knows of a file. Follows links.
     metadata(path) -> Metadata;
 
-    /// What the system knows of a file, or of a link itself.
+    /// Returns what the system knows of a file, or of a link itself.
     symlink_metadata(path) -> Metadata;
 
-    /// The absolute path of a file, without links in it.
+    /// Returns the absolute path of a file, without links in it.
     canonicalize(path) -> PathBuf;
 
-    /// Where a link leads.
+    /// Returns the path that a link leads to.
     read_link(path) -> PathBuf;
 }
 
-/// Writes a whole file, in the place of what was there.
+/// Writes a whole file, and replaces what was there.
 ///
 /// # Errors
 ///
@@ -167,7 +169,7 @@ pub async fn write(path: impl AsRef<Path>, contents: impl AsRef<[u8]>) -> io::Re
     run(move || std::fs::write(path, contents)).await
 }
 
-/// Whether there is such a file.
+/// Returns whether there is such a file.
 ///
 /// # Errors
 ///
@@ -184,7 +186,7 @@ pub async fn try_exists(path: impl AsRef<Path>) -> io::Result<bool> {
     run(move || path.try_exists()).await
 }
 
-/// Changes who may do what with a file.
+/// Changes the permissions of a file.
 ///
 /// # Errors
 ///

@@ -11,35 +11,40 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Gives way if every worker is busy and work waits; otherwise is ready at once. The yield point of a polite background
-/// loop.
+/// Gives way if every worker is busy and work waits; otherwise is ready at once. This is the yield
+/// point of a polite background loop.
 ///
-/// - If any worker is idle it is ready at once: a thread-local read, a load and a compare, inlined.
-/// - Otherwise it looks whether somebody has asked this worker to give way, whether anything is in this worker's own
-///   queue or in the global one; if not it is ready at once, after some two nanoseconds.
-/// - What waits in this worker's own queue changes places with the task. For anything else, and if the task changed
-///   places the last time too, it goes into the yield queue, from which workers take something only when nothing else is
-///   runnable anywhere.
-/// - Whoever makes foreground work runnable while no worker is idle asks two workers that can give way to do so. Besides,
-///   a worker's yield points look at every other worker's queue at most every 0.1 ms
-///   ([`Builder::wide_look_interval`](crate::Builder::wide_look_interval)).
-/// - A poll that has gone on for 10 ms returns at its next yield point, whoever is idle, so that a timeout around the loop
-///   is looked at, and an abort arrives. With nothing else to run it is polled again at once.
+/// - If any worker is idle, it is ready at once: a thread-local read, a load and a compare,
+///   inlined.
+/// - Otherwise it looks whether this worker was asked to give way, and whether anything is in the
+///   worker's own queue or in the global one. If not, it is ready at once, after some two
+///   nanoseconds.
+/// - What waits in the worker's own queue changes places with the task. For anything else, and if
+///   the task changed places the last time too, the task goes into the yield queue. Workers take
+///   from there only when nothing else is runnable anywhere.
+/// - A thread that makes foreground work runnable while no worker is idle asks two workers that can
+///   give way to do so. In addition, a worker's yield points look at the queues of all others, at
+///   most once in 0.1 ms ([`Builder::wide_look_interval`](crate::Builder::wide_look_interval)).
+/// - A poll that has gone on for 10 ms returns at its next yield point even if a worker is idle, so
+///   that a timeout around the loop is looked at, and an abort arrives. With nothing else to run,
+///   the task is polled again at once.
 ///
-/// Inside `join!`, `select!` or a `FuturesUnordered` the whole task gives way; and what is beside the loop in there is
-/// polled only when it does, or after those 10 ms. In the future of [`block_on`](crate::block_on) its thread does. Outside
-/// any runtime it is ready at once. When the runtime is shut down, it gives way for good.
+/// Inside `join!`, `select!` or a `FuturesUnordered` the whole task gives way. The futures beside
+/// the loop are polled only when it does, or after those 10 ms. In the future of
+/// [`block_on`](crate::block_on) its thread gives way. Outside any runtime it is ready at once.
+/// When the runtime is shut down, it gives way for good.
 ///
 /// # Not guaranteed
 ///
-/// Fairness among those that gave way, or that one runs again while there is other work:
-/// [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. Nor that the task gives way in an executor
-/// nested inside of it, which polls in a loop and never lets the task return: there it is ready after some polls.
+/// Fairness among the tasks that gave way, or that one of them runs again while there is other
+/// work: [`Builder::yield_patience`](crate::Builder::yield_patience) sets a limit. Nor that the
+/// task gives way in an executor nested inside of it, which polls in a loop and never lets the task
+/// return: there it is ready after some polls.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future before it is ready leaves no trace but one spurious wake-up: a task that does not wait at a yield
-/// point any more when its poll returns does not give way.
+/// Dropping the future before it is ready has no effect but one spurious wake-up: a task that waits
+/// at no yield point when its poll returns does not give way.
 ///
 /// # Examples
 ///
@@ -60,8 +65,8 @@ pub fn yield_now_if_busy() -> YieldNowIfBusy {
     giveway_yield::yield_now_if_busy()
 }
 
-/// Whether [`yield_now_if_busy`] would give way: the same look, for loops that cannot await. Outside any runtime it is
-/// false.
+/// Returns whether [`yield_now_if_busy`] would give way. This is the same look, for loops that
+/// cannot await. Outside any runtime it returns false.
 ///
 /// # Not guaranteed
 ///
@@ -91,15 +96,17 @@ pub fn should_yield() -> bool {
 }
 
 impl Worker {
-    /// Runs `f` with this worker answering the yield points of this thread, and its interrupt cutting budgets short.
+    /// Runs `f` with this worker answering the yield points of this thread, and with its interrupt
+    /// cutting budgets short.
     pub(crate) fn with_yield_points<R>(&self, f: impl FnOnce() -> R) -> R {
         #[cfg(not(all(test, giveway_loom)))]
         let f = || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
         with_host(self, f)
     }
 
-    /// Whether a yield point asks although it need not give way, because a worker is idle that can take what waits: all but what is
-    /// pinned here. What it has left in its slot goes to that one.
+    /// Returns whether a worker is idle that can take all that waits. Then the yield point goes on,
+    /// though it was told to ask (`ask_once`). The idle worker gets what the running task has left
+    /// in the slot. It cannot take what is pinned here: with that in the inbox the answer is false.
     fn somebody_idle(&self) -> bool {
         let scheduler = &self.shared().scheduler;
         let idle = scheduler.idle.idle_hint().load(Relaxed) > 0;
@@ -109,15 +116,17 @@ impl Worker {
         idle && !scheduler.has_pinned(self.core())
     }
 
-    /// Names the poll that goes on: which runtime's, which worker's, and its how many-th.
+    /// Names the poll that goes on: the runtime, the worker, and the number of the poll on its
+    /// core.
     fn ticket(&self, tick: u32) -> Ticket {
-        // As many spare cores as workers.
+        // There are as many spare cores as workers.
         const _: () = assert!(2 * MAX_WORKERS <= 1 << 13);
         ticket(1 << 63 | self.shared().number << 45 | (self.index() as u64) << 32 | u64::from(tick))
     }
 }
 
-/// Names a poll. Numbers of workers have the highest bit, those of lowered polls the second, those of `block_on` neither.
+/// Makes a ticket with this number. Numbers of workers have the highest bit set, those of lowered
+/// polls the second, those of `block_on` neither.
 pub(crate) fn ticket(number: u64) -> Ticket {
     Ticket::new(NonZeroU64::new(number).expect("a ticket has a bit set"))
 }
@@ -137,8 +146,9 @@ impl Outside for Worker {
     }
 }
 
-/// In a blocking call a worker has no core to ask, and the call could not give way. If it has lost its core, the rest of the
-/// poll gives way at once: its task is to come back for one.
+/// In a blocking call the worker has no core to ask, and the call could not give way. If the worker
+/// has lost its core, the rest of the poll gives way at once, so that its task comes back for a
+/// core.
 impl Host for Worker {
     fn signs(&self) -> Signs<'_> {
         match self.hold() {
@@ -168,7 +178,8 @@ impl Host for Worker {
 
     fn give_way(&self) -> Option<Ticket> {
         if self.shared().birth.is_elsewhere() {
-            // What was asked of this poll was asked in the parent. Here nobody would come back to it.
+            // What was asked of this poll was asked in the parent. In the child no thread would
+            // come back to it.
             return None;
         }
         match self.hold() {
@@ -210,7 +221,8 @@ pub(crate) static NOBODY: AtomicIsize = AtomicIsize::new(0);
 pub(crate) static NOTHING: AtomicUsize = AtomicUsize::new(0);
 static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// What the yield points of a worker look at, or those of a thread that is none and that nobody asks.
+/// Returns what the yield points of a worker look at, or those of a thread that is no worker and is
+/// never asked.
 #[cfg(not(all(test, giveway_loom)))]
 fn signs<'a>(shared: &'a Shared, worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
     let scheduler = &shared.scheduler;
@@ -222,22 +234,23 @@ fn signs<'a>(shared: &'a Shared, worker: Option<usize>, pace: &'a Pace) -> Signs
     }
 }
 
-/// The models have no yield points of other crates.
+/// Returns the same without the queues: the models have no yield points of other crates.
 #[cfg(all(test, giveway_loom))]
 fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
     let idle = shared.scheduler.idle.idle_hint();
     Signs { idle, asked: &NEVER, queued: [&NOTHING, &NOTHING], countdown: pace.countdown() }
 }
 
-/// A thread in `block_on`. It holds no core and nobody interrupts it, so it looks for itself.
+/// A thread in `block_on`. It holds no core and is never interrupted, so it looks for itself.
 pub(crate) struct Caller<'a> {
     shared: &'a Arc<Shared>,
     manners: Manners,
-    // The number of the poll that goes on.
+    /// The number of the poll that goes on.
     poll: Cell<u64>,
-    // Tells its tickets from those of others, once it has any.
+    /// Tells the tickets of this caller from those of others, once it has made one.
     number: OnceCell<u64>,
-    // If the future is paced: since when the poll goes on, or since when it was told how long it takes.
+    /// If the future is paced: when its poll began, or when the pacer last asked how long it has
+    /// gone on.
     paced_since: Cell<Option<u64>>,
 }
 
@@ -256,14 +269,16 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Whether the poll that has returned is to give way.
+    /// Returns whether the poll that has returned is to give way.
     pub(crate) fn asked(&self) -> bool {
         self.manners.asked().is_some()
     }
 
+    /// Returns whether work waits that the thread should give way to.
     fn look(&self) -> bool {
         let (shared, scheduler) = (self.shared, &self.shared.scheduler);
-        // Nobody would wake it again once the runtime is closed, or in the child of a fork.
+        // After the runtime is closed, and in the child of a fork, no worker would wake this thread
+        // again.
         if shared.gate.phase() != Phase::Open || shared.birth.is_elsewhere() {
             return false;
         }
@@ -274,7 +289,7 @@ impl<'a> Caller<'a> {
 
     fn ticket(&self) -> Ticket {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
-        // Ordering: relaxed; all that matters is that it is nobody else's.
+        // Ordering: relaxed. The number has to differ from all others, and publishes nothing.
         let number = self.number.get_or_init(|| NUMBER.fetch_add(1, Relaxed));
         ticket(number << 24 & !(1 << 63) | self.poll.get() & 0xff_ffff)
     }
@@ -288,7 +303,8 @@ impl Host for Caller<'_> {
     fn work_waits(&self) -> bool {
         let waits = self.look();
         if waits {
-            // The look may have been the only one for a while. The next yield point agrees with it.
+            // The look may have been the only one for a while. The next yield point has to come to
+            // the same answer.
             self.manners.look_again();
         } else {
             self.shared.meter.yield_point_outside(false);

@@ -1,7 +1,7 @@
-//! Hyper on this runtime, without tokio's.
+//! Support for hyper on this runtime, without tokio's.
 //!
-//! Streams of [`net`](crate::net) have hyper's traits and are given to it as they are. [`Timer`] is for its timeouts,
-//! [`Executor`] for what it spawns, which is HTTP/2.
+//! Streams of [`net`](crate::net) have hyper's traits and are given to it as they are. [`Timer`] is
+//! for hyper's timeouts, [`Executor`] for what it spawns, which is HTTP/2.
 //!
 //! # Examples
 //!
@@ -60,13 +60,14 @@ pub use giveway_io::hyper::Timer;
 use crate::Handle;
 use hyper::rt;
 
-/// Spawns what hyper spawns as tasks of the current runtime, or of the default one; see [`giveway::spawn`](crate::spawn).
+/// Spawns what hyper spawns as tasks of the current runtime, or of the default one; see
+/// [`giveway::spawn`](crate::spawn).
 ///
-/// For a certain runtime use its [`Handle`], which is an executor too.
+/// To spawn onto a certain runtime use its [`Handle`], which is an executor too.
 ///
-/// What a [background](crate::spawn_background) task has hyper spawn is of the background too. Nobody holds the handles of
-/// these tasks: they end with the connection, or with the runtime, and a panic in one is seen by
-/// [`Builder::on_task_panic`](crate::Builder::on_task_panic) alone.
+/// What hyper spawns in a [background](crate::spawn_background) task is of the background too. The
+/// handles of these tasks are dropped: a task ends with the connection, or with the runtime, and
+/// only [`Builder::on_task_panic`](crate::Builder::on_task_panic) sees a panic in it.
 ///
 /// # Panics
 ///
@@ -95,7 +96,7 @@ where
     }
 }
 
-/// So that hyper spawns onto a certain runtime.
+/// Spawns what hyper spawns onto the runtime of the handle.
 impl<F> rt::Executor<F> for Handle
 where
     F: Future + Send + 'static,

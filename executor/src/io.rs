@@ -9,7 +9,8 @@ use giveway_io::driver::{Reactor, set_finder};
 use std::io;
 use std::sync::Arc;
 
-/// Lets sockets and timers that are made outside of a worker find their runtime: the current one, or the default one.
+/// Lets sockets and timers that are made outside of a worker find their runtime: the current one,
+/// or the default one.
 pub(crate) fn serve_everybody() {
     set_finder(find_reactor);
 }
@@ -17,7 +18,8 @@ pub(crate) fn serve_everybody() {
 fn find_reactor() -> io::Result<Arc<Reactor>> {
     match context::current_shared() {
         Some(shared) if !shared.reactor.is_closed() => Ok(shared.reactor.clone()),
-        // The future of a `block_on` goes on when its runtime was shut down.
+        // The future of a `block_on` goes on after its runtime was shut down. Then the default
+        // runtime serves it.
         _ => Ok(default_runtime_for_io()?.reactor.clone()),
     }
 }

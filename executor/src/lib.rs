@@ -9,16 +9,17 @@
 //! });
 //! ```
 //!
-//! [`block_on`] runs a future on this thread, on a runtime that it starts if there is none; [`spawn`] starts a task
-//! beside it. Names and behaviour follow tokio where the thing is the same: a [`JoinHandle`](task::JoinHandle)
-//! detaches on drop, `abort` cancels, and awaiting it gives a `Result`.
+//! [`block_on`] runs a future on this thread, on a runtime that it starts if there is none.
+//! [`spawn`] starts a task beside it. Names and behaviour follow tokio where the thing is the same:
+//! a [`JoinHandle`](task::JoinHandle) detaches on drop, `abort` cancels, and awaiting it gives a
+//! `Result`.
 //!
-//! For settings use a [`Builder`], for several runtimes hold each [`Runtime`], and to spawn from threads that are not
-//! the runtime's own clone a [`Handle`].
+//! For settings use a [`Builder`]. For several runtimes hold each [`Runtime`]. To spawn from
+//! threads that are not the runtime's own, clone a [`Handle`].
 //!
 //! # Background work
 //!
-//! A loop that may wait for everybody else says so between two pieces of work:
+//! A loop that may wait for all other work says so between two pieces of its own:
 //!
 //! ```
 //! # fn work_on(_: u32) {}
@@ -33,33 +34,39 @@
 //! });
 //! ```
 //!
-//! [`yield_now_if_busy`] costs a nanosecond when nobody waits, and when somebody does it gives way until nothing else is
-//! runnable. Code without yield points goes to [`spawn_background`]. Both fill every core that the foreground leaves idle.
+//! [`yield_now_if_busy`] costs a nanosecond when no other task waits. When one does, it gives way
+//! until nothing else is runnable. Code without yield points goes to [`spawn_background`]. Both
+//! fill every core that the foreground leaves idle.
 //!
 //! # Work that blocks, futures that do not move
 //!
-//! [`spawn_blocking`] runs a function on a thread of its own, [`block_in_place`] in the middle of a task while others take
-//! over its worker, [`spawn_pinned`] a future that is not `Send`. A task that holds up the others without any of these is
-//! [reported](Builder::on_long_poll), and tasks that wait for each other are [found](Builder::detect_deadlock), if asked for.
+//! [`spawn_blocking`] runs a function on a thread of its own. [`block_in_place`] runs one in the
+//! middle of a task, while another thread takes over its worker. [`spawn_pinned`] runs a future
+//! that is not `Send`. A task that holds up the others without any of these is
+//! [reported](Builder::on_long_poll), and tasks that wait for each other are
+//! [found](Builder::detect_deadlock), if asked for.
 //!
 //! # Looking inside
 //!
-//! [`Handle::metrics`] says how long tasks wait for a worker and what the workers do, [`Handle::dump`] what every task is doing:
-//! see [`metrics`].
+//! [`Handle::metrics`] says how long tasks wait for a worker and what the workers do.
+//! [`Handle::dump`] says what every task is doing. See [`metrics`].
 //!
 //! # Features
 //!
 //! - `macros`, on by default: `#[giveway::main]` and `#[giveway::test]`.
 //! - `tokio-io`: streams have the traits of `tokio::io` too, see [`net`].
-//! - `hyper`: streams have the traits of `hyper::rt` too; an executor and a timer for hyper, in `giveway::hyper`.
+//! - `hyper`: streams have the traits of `hyper::rt` too; an executor and a timer for hyper, in
+//!   `giveway::hyper`.
 //! - `tracing`: reports of long polls as events.
-//! - `stack-samples`: they say where in the program the poll was ([`Builder`]'s `sample_stacks`; Linux).
+//! - `stack-samples`: those reports say where in the program the poll was ([`Builder`]'s
+//!   `sample_stacks`; Linux).
 //!
 //! # How it works
 //!
-//! Each worker has a queue of its own and a slot for the task woken last, steals half of another's queue when it has
-//! nothing, takes something that has given way when nobody has, and sleeps when there is nothing at all. `docs/architecture.md` in the repository draws it; every protocol has a page
-//! beside its code.
+//! Each worker has a queue of its own and a slot for the task woken last. A worker that has nothing
+//! queued steals half of another's queue. If nothing is queued anywhere it takes a task that has
+//! given way, and if there is none it sleeps. `docs/architecture.md` in the repository draws it;
+//! every protocol has a page beside its code.
 
 mod block_on;
 mod blocking;

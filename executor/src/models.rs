@@ -1,9 +1,11 @@
-//! Models of the protocols that cross threads: every interleaving under loom, many real ones otherwise.
+//! Models of the protocols that cross threads: every interleaving under loom, many real ones
+//! otherwise.
 //!
-//! `RUSTFLAGS="--cfg giveway_loom" cargo test --release -p giveway --lib models` runs them under loom. The code under
-//! test is the runtime's own (idle set, parker, gate); the queues, which loom cannot see into, are stubs, and as weak
-//! as they may be: every order between a push and a look comes from the protocol. Each model says which mutation
-//! turns it red. The slot's model is beside the slot.
+//! `RUSTFLAGS="--cfg giveway_loom" cargo test --release -p giveway --lib models` runs them under
+//! loom. The code under test is the runtime's own (idle set, parker, gate). The queues, which loom
+//! cannot see into, are stubs. They are as weak as possible, so that every order between a push and
+//! a look comes from the protocol. Each model says which mutation turns it red. Some models stand
+//! beside their code: the slot's in `sched/slot.rs`, those of the hand-off in `blocking/models.rs`.
 
 use crate::monitor::{Aside, Monitor};
 use crate::parker::{Elsewhere, Parker};
@@ -14,7 +16,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
-/// A queue as weak as a queue can be.
+/// A queue whose operations order nothing.
 struct StubQueue(AtomicUsize);
 
 impl StubQueue {
@@ -44,7 +46,7 @@ impl StubQueue {
 
 struct Runtime {
     queue: StubQueue,
-    // The real one: its ring is a lock and a length, both of which loom sees.
+    // The real queue: its ring is a lock and a length, both of which loom sees.
     yielded: YieldQueue<usize>,
     idle: IdleSet,
     polite: PoliteSet,
@@ -63,7 +65,7 @@ impl Runtime {
         })
     }
 
-    /// As `Scheduler::announce`, with everybody awake.
+    /// Pushes and announces as `Scheduler::announce` does, with every worker awake.
     fn push_and_interrupt(&self) {
         self.queue.push();
         assert_eq!(self.idle.announce(|| self.polite.interrupt_some()), None);
@@ -76,11 +78,12 @@ impl Runtime {
     }
 
     fn arm_and_look(&self, core: usize) -> bool {
+        /// Arms a core, and looks for work behind the fence of that.
         self.polite.arm(core);
         !self.queue.is_empty()
     }
 
-    /// As `Scheduler::queued`, for the queue alone.
+    /// Looks as `Scheduler::queued` does, at one queue.
     fn queued(&self) -> Queued {
         if self.queue.is_empty() { Queued::Nothing } else { Queued::Foreground }
     }
@@ -92,7 +95,8 @@ impl Runtime {
         }
     }
 
-    /// The loop of a worker, until it has found one task. Under loom a lost wake-up is reported as a deadlock.
+    /// Runs the loop of a worker until it has found one task. Under loom a lost wake-up is reported
+    /// as a deadlock.
     fn find_one(&self, worker: usize) {
         let mut searching = self.idle.try_start_search();
         while !self.queue.take() {
@@ -108,9 +112,10 @@ impl Runtime {
 
 /// One thread pushes while the only worker goes to sleep. The worker gets the task.
 ///
-/// tokio PR 1788: with SeqCst loads alone it did not always.
+/// With SeqCst loads alone it did not always (tokio PR 1788).
 ///
-/// Red (deadlock) without the fence in `announce`, without the fence in `count_out`, and without the second look.
+/// Red (deadlock) without the fence in `announce`, without the fence in `count_out`, and without
+/// the second look.
 #[test]
 fn sleep_against_wake() {
     model(|| {
@@ -126,7 +131,8 @@ fn sleep_against_wake() {
     });
 }
 
-/// Two workers go to sleep while one thread pushes two tasks: each gets one, however the pushes fall.
+/// Two workers go to sleep while one thread pushes two tasks. Each worker gets one, in every order
+/// of the pushes.
 ///
 /// Red (deadlock) when the last searcher that finds work does not look whether more is queued.
 #[test]
@@ -150,8 +156,8 @@ fn two_workers_against_two_pushes() {
     });
 }
 
-/// A searcher finds work and stops while another thread pushes more and sees it searching: the idle worker is woken by
-/// one of them.
+/// A searcher finds work and stops, while another thread pushes more and sees it searching. One of
+/// the two wakes the idle worker.
 ///
 /// Red without the fence in `found_work`, and without its look at the queue.
 #[test]
@@ -175,15 +181,17 @@ fn last_searcher_against_push() {
 }
 
 /// A thread that is no worker wakes a task while the last worker of a closing runtime waits for it.
+/// The worker gets the task.
 ///
-/// Red (deadlock) without the fence in `announce` or `count_out`, or if the last worker parks without another look.
+/// Red (deadlock) without the fence in `announce` or `count_out`, or if the last worker parks
+/// without another look.
 #[test]
 fn shutdown_against_wake() {
     model(|| {
         let runtime = Runtime::new(1);
         runtime.parkers[0].bind();
         let registered = Arc::new(AtomicUsize::new(1));
-        // The task was claimed by its waker and is in no queue yet.
+        // The waker has claimed the task, and has not queued it yet.
         let waker = thread::spawn({
             let runtime = runtime.clone();
             move || runtime.push_and_announce()
@@ -202,9 +210,11 @@ fn shutdown_against_wake() {
     });
 }
 
-/// A spawn from outside that saw the gate open pushes while the last worker terminates: one of them drops the task.
+/// A spawn from outside that saw the gate open pushes while the last worker terminates. One of the
+/// two drops the task.
 ///
-/// Red without the fence in `terminate` or the one in `after_inject`, and without the look of either side.
+/// Red without the fence in `terminate` or the one in `after_inject`, and without the look of
+/// either side.
 #[test]
 fn shutdown_against_spawn() {
     model(|| {
@@ -236,7 +246,7 @@ fn drop_all(queue: &StubQueue, dropped: &AtomicUsize) {
     }
 }
 
-/// Closing wakes every worker, also the one that is just going to sleep.
+/// Closing wakes every worker, also one that is just going to sleep.
 ///
 /// Red (deadlock) without the worker's look at the gate after it was counted out.
 #[test]
@@ -264,10 +274,11 @@ fn shutdown_against_sleep() {
     });
 }
 
-/// A worker is taken out of the idle set while the monitor, which saw all of them idle, goes to sleep: the monitor does
-/// not sleep on beside a worker that is awake.
+/// A worker is taken out of the idle set while the monitor, which saw all workers idle, goes to
+/// sleep. The monitor does not sleep on beside a worker that is awake.
 ///
-/// Red (deadlock) without the fence in `rouse` or the one in `Monitor::sleep`, and without the monitor's second look.
+/// Red (deadlock) without the fence in `rouse` or the one in `Monitor::sleep`, and without the
+/// monitor's second look.
 #[test]
 fn monitor_against_rouse() {
     model(|| {
@@ -287,10 +298,11 @@ fn monitor_against_rouse() {
     });
 }
 
-/// A core turns polite while another thread pushes work for which nobody is idle: it sees the work when it looks, or is
-/// asked to give way.
+/// A core turns polite while another thread pushes work and no worker is idle. The core sees the
+/// work when it looks, or is asked to give way.
 ///
-/// Red without the fence in `PoliteSet::arm`, without the one in `announce`, and without the look after arming.
+/// Red without the fence in `PoliteSet::arm`, without the one in `announce`, and without the look
+/// after arming.
 #[test]
 fn interrupt_against_yield_point() {
     model(|| {
@@ -305,10 +317,12 @@ fn interrupt_against_yield_point() {
     });
 }
 
-/// Cores 0 and 1 end their polite polls and start something impolite while a push asks two to give way; core 2 is polite
-/// too, and arms again. Core 2 is told, or sees the work; and if it is told, it finds the work.
+/// Cores 0 and 1 end their polite polls and start something impolite, while a push asks two cores
+/// to give way. Core 2 is polite too, and arms again. It is told, or sees the work; and if it is
+/// told, it finds the work.
 ///
-/// Red if the others cannot tell that they were asked, and if core 2 looks before its bit is set.
+/// Red if cores 0 and 1 cannot tell that they were asked, and if core 2 looks before its bit is
+/// set.
 #[test]
 fn interrupt_against_end_of_politeness() {
     bounded_model(|| {
@@ -339,9 +353,10 @@ fn interrupt_against_end_of_politeness() {
     });
 }
 
-/// The last searcher turns to the yield queue while another thread pushes: it sees the push, or is interrupted.
+/// The last searcher turns to the yield queue while another thread pushes. It sees the push, or is
+/// interrupted.
 ///
-/// Red if it is counted as a searcher until after its look, and without the fence of either side.
+/// Red if it counts as a searcher until after its look, and without the fence of either side.
 #[test]
 fn resume_against_push() {
     model(|| {
@@ -359,12 +374,12 @@ fn resume_against_push() {
     });
 }
 
-/// A thread in `block_on` gives way while the last worker goes to sleep: the worker comes for it.
+/// A thread in `block_on` gives way while the last worker goes to sleep. The worker comes for it.
 ///
-/// tokio PR 6999: what had yielded was lost when the thread left the runtime.
+/// In tokio, what had yielded was lost when the thread left the runtime (PR 6999).
 ///
-/// Red (deadlock) without the fence in `announce_yielded`, without the one in `count_out`, and if the last look leaves out the
-/// yield queue.
+/// Red (deadlock) without the fence in `announce_yielded`, without the one in `count_out`, and if
+/// the last look leaves out the yield queue.
 #[test]
 fn yield_against_sleep() {
     model(|| {
@@ -390,11 +405,12 @@ fn yield_against_sleep() {
     });
 }
 
-/// A worker goes to wait in the reactor, finds the turn taken, waits beside it and parks, while another thread wakes it: it
-/// wakes, wherever it was.
+/// A worker goes to wait in the reactor, finds the turn taken, waits beside it and parks, while
+/// another thread wakes it. It wakes up, wherever it was.
 ///
-/// Red (deadlock) without the fence in `park_elsewhere`, and without the one in `unpark_from`. (That `take_token` releases
-/// goes unnoticed: loom's fences are stronger than the standard's.)
+/// Red (deadlock) without the fence in `park_elsewhere`, and without the one in `unpark_from`. (The
+/// model stays green without the release in `take_token`: loom's fences are stronger than the
+/// standard's.)
 #[test]
 fn park_elsewhere_against_unpark() {
     model(|| {
@@ -412,7 +428,8 @@ fn park_elsewhere_against_unpark() {
                 });
             }
         });
-        // As in `Worker::wait_in_place`: the turn is taken. Blocks beside it, and is called back or finds its token.
+        // As in `Worker::wait_in_place`: the turn is taken. The worker blocks beside it, and is
+        // called back or finds its token.
         parker.park_elsewhere(Elsewhere::Turn, |_| ());
         parker.park_elsewhere(Elsewhere::Second, |has_token| {
             if !has_token() {
@@ -420,19 +437,22 @@ fn park_elsewhere_against_unpark() {
             }
         });
         parker.park();
-        // Not joined: an `unpark` that comes late would end a join too early, under loom.
+        // Not joined: under loom, an `unpark` that comes late would end a join too early.
         drop(waker);
     });
 }
 
-/// A worker is about to wait in its turn at the reactor and is called back, while `third` may take the call: the worker sees its
-/// token, or the call is still there when all others have come to their end.
+/// A worker is about to wait in its turn at the reactor and is called back, while `third` may take
+/// the call. The worker sees its token, or the call is still there when all others have come to
+/// their end.
 ///
-/// `third` is given the turn and whether the reactor has a call. A word for the turn: loom's locks make those wait who only try.
+/// `third` is given the turn and whether the reactor has a call. The turn is a word, because a
+/// thread that only tries a lock of loom's waits for it.
 fn call_against_third(third: impl Fn(&AtomicBool, &AtomicBool) + Copy + Send + Sync + 'static) {
     model(move || {
-        // Ordering: what stands for the lock of the turn acquires and releases as that does, what stands for the kernel is as
-        // strong as can be. Swaps, here and in `third`: loom does not say which of two plain stores was the last.
+        // Ordering: what stands for the lock of the turn acquires and releases as the lock does.
+        // What stands for the kernel is SeqCst, the strongest there is. Swaps, here and in `third`:
+        // loom does not say which of two plain stores was the last.
         let state = Arc::new((Parker::new(), AtomicBool::new(false), AtomicBool::new(false)));
         let waker = thread::spawn({
             let state = state.clone();
@@ -449,11 +469,11 @@ fn call_against_third(third: impl Fn(&AtomicBool, &AtomicBool) + Copy + Send + S
         let (parker, turn, called) = &*state;
         parker.park_elsewhere(Elsewhere::Turn, |has_token| {
             if turn.swap(true, AcqRel) {
-                // It comes again, or parks in its own place.
+                // The worker comes again, or parks in its own place.
                 return;
             }
             if !has_token() {
-                // It waits, with the turn in hand.
+                // The worker waits, with the turn in hand.
                 waker.join().unwrap();
                 other.join().unwrap();
                 assert!(called.load(SeqCst), "it waits for a call that another has taken");
@@ -462,13 +482,13 @@ fn call_against_third(third: impl Fn(&AtomicBool, &AtomicBool) + Copy + Send + S
     });
 }
 
-/// The third looks at the reactor, and takes the call with it.
+/// The third thread looks at the reactor, and takes the call with it.
 ///
 /// Red if the worker looks for its token before it has the turn.
 #[test]
 fn call_back_against_look() {
     call_against_third(|turn, called| {
-        // Ordering: as the lock, and as the kernel.
+        // Ordering: AcqRel as the lock of the turn, SeqCst as the kernel.
         if !turn.swap(true, AcqRel) {
             called.swap(false, SeqCst);
             turn.swap(false, Release);
@@ -476,14 +496,15 @@ fn call_back_against_look() {
     });
 }
 
-/// The third is the second, which waits beside the turn and is handed the call: it passes the call on. (For a call that the
-/// first is handed and that is for the second the names change places.)
+/// The third thread is the second, which waits beside the turn and is handed the call. It passes
+/// the call on. (For a call that the first is handed and that is for the second, the names change
+/// places.)
 ///
 /// Red if the second drops the call, and if it does so without having held the lock of the turn.
 #[test]
 fn call_against_second() {
     call_against_third(|turn, called| {
-        // Ordering: as the kernel, and as the lock.
+        // Ordering: SeqCst as the kernel, AcqRel as the lock of the turn.
         if called.swap(false, SeqCst) {
             // As `Reactor::pass_on`.
             let must_hear = turn.swap(true, AcqRel);
@@ -496,7 +517,8 @@ fn call_against_second() {
     });
 }
 
-/// A model too large for every interleaving: under loom, those with at most three preemptions.
+/// Runs a model that is too large for every interleaving: under loom, those with at most three
+/// preemptions.
 fn bounded_model(f: impl Fn() + Send + Sync + 'static) {
     #[cfg(giveway_loom)]
     {
@@ -508,7 +530,7 @@ fn bounded_model(f: impl Fn() + Send + Sync + 'static) {
     model(f);
 }
 
-/// A poll ends while the monitor has its thread step aside: in the end the thread has stepped back.
+/// A poll ends while the monitor has its thread step aside. In the end the thread has stepped back.
 ///
 /// Red if `Aside::set` publishes before the thread has stepped aside.
 #[test]
@@ -516,7 +538,7 @@ fn end_of_poll_against_step_aside() {
     #[derive(Default)]
     struct Core {
         aside: Aside,
-        // Whether the kernel lets others go before the core's thread.
+        // Whether the kernel prefers other threads to the core's.
         steps_aside: AtomicBool,
         is_over: AtomicBool,
     }
@@ -541,7 +563,7 @@ fn end_of_poll_against_step_aside() {
             });
         }
         worker.join().unwrap();
-        // The monitor's next look, at the next poll.
+        // The monitor's next look finds that the poll is over.
         core.step_back();
         assert!(!core.steps_aside.load(Relaxed), "the thread of a poll that is over steps aside for good");
     });

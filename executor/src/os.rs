@@ -1,33 +1,36 @@
-//! What the OS tells of a thread, by its number, and what can be asked of it. Linux; elsewhere it tells nothing.
+//! What the OS tells of a thread by its number, and what it can be asked to do with it. On systems
+//! other than Linux it tells nothing.
 
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds since some moment, the same for all threads.
+/// Returns the nanoseconds since some moment, the same for all threads.
 pub(crate) fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// The number of the calling thread. Zero where threads have none.
+/// Returns the number of the calling thread, or zero where threads have none.
 pub(crate) fn this_thread() -> i32 {
     #[cfg(target_os = "linux")]
-    // SAFETY: asks for a number, and touches no memory.
+    // SAFETY: `gettid` takes no argument, touches no memory of the process, and cannot fail.
     return unsafe { libc::gettid() };
     #[cfg(not(target_os = "linux"))]
     0
 }
 
-/// How long a thread has had a CPU, up to now.
+/// Returns how long a thread has had a CPU, up to now.
 #[cfg(target_os = "linux")]
 pub(crate) fn had_cpu(thread: i32) -> Option<Duration> {
-    // What the kernel calls the CPU clock of a thread: the complement of its number, and that it is a thread's (4) and counts
-    // what the scheduler counts (2). Half a microsecond, where the file in /proc takes ten.
+    // The kernel's name for the CPU clock of a thread: the complement of its number, a bit that
+    // says it is a thread's (4), and one for what the scheduler counts (2). The call takes half a
+    // microsecond, where the file in /proc takes ten.
     let clock = !thread << 3 | 4 | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a writable `timespec`. A thread that has ended is an error.
+    // SAFETY: `time` is a `timespec` that may be written to. The clock of a thread that has ended
+    // is an error, and writes nothing.
     let told = unsafe { libc::clock_gettime(clock, &mut time) } == 0;
     told.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
@@ -37,11 +40,11 @@ pub(crate) fn had_cpu(_thread: i32) -> Option<Duration> {
     None
 }
 
-/// The CPU time of the calling thread, in nanoseconds. None if the system does not say.
+/// Returns the CPU time of the calling thread, in nanoseconds. `None` if the system does not say.
 #[cfg(all(unix, not(miri)))]
 pub(crate) fn thread_time() -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a writable `timespec`.
+    // SAFETY: `time` is a `timespec` that may be written to.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     let seconds = u64::try_from(time.tv_sec).ok()?;
     (failed == 0).then(|| seconds.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64))
@@ -52,16 +55,18 @@ pub(crate) fn thread_time() -> Option<u64> {
     None
 }
 
-/// Whether a thread has a CPU or waits for one.
+/// Returns whether a thread has a CPU or waits for one.
 pub(crate) fn wants_cpu(thread: i32) -> Option<bool> {
     let stat = proc_file(thread, "stat")?;
-    // Behind the name, which is in brackets and may contain some.
+    // The state stands behind the name, which is in brackets and may contain some.
     Some(stat.rsplit_once(") ")?.1.starts_with('R'))
 }
 
-/// How long a thread has waited for a CPU since it was started: not what it waits for one now.
+/// Returns how long a thread has waited for a CPU since it was started. The wait that goes on now
+/// is not counted.
 pub(crate) fn starved(thread: i32) -> Option<Duration> {
-    // Three numbers: time on a CPU, time waiting for one, how often it had one.
+    // The file has three numbers: time on a CPU, time waiting for one, how often the thread had
+    // one.
     let stat = proc_file(thread, "schedstat")?;
     stat.split_ascii_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
@@ -74,11 +79,12 @@ fn proc_file(thread: i32, name: &str) -> Option<String> {
     }
 }
 
-/// Has the OS prefer other threads to this one for a while, whichever it is: they preempt it when they wake up. Returns what
-/// [`step_back`] needs to undo it, if the OS did it.
+/// Has the OS prefer other threads to `thread` for a while: they preempt it when they wake up. It
+/// need not be the calling thread. Returns what [`step_back`] needs to undo it, if the OS did it.
 ///
-/// The thread asks for long time slices. Unlike a low priority that can be taken back without privileges, and the kernel
-/// (Linux 6.12 and later) lets a thread with shorter ones go first; but the thread keeps its share of the CPUs.
+/// The thread is given long time slices. Unlike a low priority, they can be taken back without
+/// privileges. The kernel (Linux 6.12 and later) lets a thread with shorter slices go first, but
+/// the thread keeps its share of the CPUs.
 #[cfg(target_os = "linux")]
 pub(crate) fn step_aside(thread: i32) -> Option<NonZeroU64> {
     let mut attributes = Attributes::of(thread)?;
@@ -87,15 +93,17 @@ pub(crate) fn step_aside(thread: i32) -> Option<NonZeroU64> {
     attributes.set(thread).then(|| NonZeroU64::new(u64::from(thread.cast_unsigned()) << 32 | u64::from(before)))?
 }
 
-/// Undoes what [`step_aside`] did. The thread may have ended.
+/// Undoes [`step_aside`]. The thread may have ended.
 #[cfg(target_os = "linux")]
 pub(crate) fn step_back(aside: NonZeroU64) {
     let (thread, before) = ((aside.get() >> 32) as i32, aside.get() & u64::from(u32::MAX));
-    // The clock knows the threads of this process alone: the number may be another's by now.
+    // The clock knows the threads of this process alone. If the thread has ended, its number may be
+    // another process's by now.
     if had_cpu(thread).is_some()
         && let Some(mut attributes) = Attributes::of(thread)
     {
-        // If the thread had asked for none, this is the default, and asking for that changes nothing.
+        // For a thread that had asked for no slice, this is the default. Asking for the default
+        // changes nothing.
         attributes.runtime = before * 1_000;
         attributes.set(thread);
     }
@@ -123,7 +131,7 @@ struct Attributes {
     flags: u64,
     nice: i32,
     priority: u32,
-    // Of an ordinary thread: its slice.
+    /// The time slice of a thread with an ordinary policy.
     runtime: u64,
     deadline: u64,
     period: u64,
@@ -131,17 +139,20 @@ struct Attributes {
 
 #[cfg(target_os = "linux")]
 impl Attributes {
-    /// Those of a thread with an ordinary policy.
+    /// Returns the attributes of a thread, if its policy is an ordinary one.
     fn of(thread: i32) -> Option<Self> {
         let (mut attributes, size) = (Self::default(), size_of::<Self>());
-        // SAFETY: `attributes` is writable for `size` bytes. A thread that has ended is an error.
+        // SAFETY: `attributes` may be written to for `size` bytes, and the kernel writes no more. A
+        // thread that has ended is an error.
         let told = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attributes, size, 0) } == 0;
         let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.policy.cast_signed());
         (told && ordinary).then_some(attributes)
     }
 
+    /// Applies the attributes to a thread. Returns whether the OS did it.
     fn set(&self, thread: i32) -> bool {
-        // SAFETY: `self` is readable, for as long as it says itself.
+        // SAFETY: the kernel reads as many bytes as the field `size` says. That is the size that
+        // `of` passed to the kernel, and `self` is readable for it.
         unsafe { libc::syscall(libc::SYS_sched_setattr, thread, &raw const *self, 0) == 0 }
     }
 }
@@ -149,12 +160,13 @@ impl Attributes {
 /// Has the OS prefer every other thread to the calling one, for good.
 pub(crate) fn lower() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and reads no memory.
+    // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and touches
+    // no memory.
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-    // Elsewhere it would be the whole process.
+    // On other systems it would lower the whole process.
     #[cfg(not(target_os = "linux"))]
     Err(io::ErrorKind::Unsupported.into())
 }

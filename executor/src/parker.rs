@@ -1,7 +1,8 @@
-//! One thread waits here until another says go.
+//! A place where one thread waits until another wakes it.
 //!
-//! A token of our own over the thread's parking place: `std::thread::park` may return for no reason, and user code
-//! may call it or `unpark` too, so neither its return nor its token means anything to us.
+//! The parker has a token of its own, on top of the thread's parking place. `std::thread::park` may
+//! return for no reason, and user code may call it or `unpark` too. So neither its return nor its
+//! token says anything here.
 
 use crate::sync::{AtomicBool, AtomicU8, fence, thread};
 use giveway_io::driver::on_behalf;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Where a thread waits for its token.
+/// A place other than the parker where a thread waits for its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
     /// In its turn at the reactor.
@@ -26,11 +27,13 @@ impl Elsewhere {
 
 /// A place for one thread to park.
 pub(crate) struct Parker {
-    // Not modelled: whoever is bound does not wait here when another comes, and a stale one is woken in vain.
+    /// The thread that parks here. Not modelled: when another thread binds itself, the one before
+    /// waits here no more, and a waker that still has it wakes it without effect.
+    /// Whether the thread was woken. Set by wakers, taken by the thread, both by a swap.
     thread: Mutex<Option<thread::Thread>>,
     token: AtomicBool,
-    // The thread waits somewhere else for its token, and has to be called back from there: an `Elsewhere`, or zero. Written by
-    // that thread.
+    /// Where the thread waits for its token instead of here, and has to be called back from: an
+    /// `Elsewhere`, or zero. Written by that thread, read by wakers behind a fence.
     elsewhere: AtomicU8,
 }
 
@@ -39,7 +42,8 @@ impl Parker {
         Self { thread: Mutex::new(None), token: AtomicBool::new(false), elsewhere: AtomicU8::new(0) }
     }
 
-    /// Makes the calling thread the one that parks here, in the place of another that does so no more.
+    /// Makes the calling thread the one that parks here, in place of another that parks here no
+    /// more.
     pub(crate) fn bind(&self) {
         *self.lock() = Some(thread::current());
     }
@@ -55,7 +59,7 @@ impl Parker {
         }
     }
 
-    /// Waits for a token until `deadline`. Whether there was one.
+    /// Waits for a token until `deadline`, and takes it. Returns whether there was one.
     pub(crate) fn park_until(&self, deadline: Instant) -> bool {
         loop {
             if self.take_token() {
@@ -71,41 +75,55 @@ impl Parker {
 
     /// Takes the token, if there is one.
     pub(crate) fn take_token(&self) -> bool {
-        // Ordering: acquire, partner of the release in `unpark`: what the waker did before, we see after. Release: a waker
-        // whose token comes after this sees that we are not elsewhere any more. A swap and not a load and a store: a
-        // token put in between must not be overwritten.
+        // Ordering: acquire, partner of the release in `unpark_from`: what the waker did before is
+        // visible to this thread. Release: a waker whose token comes after this sees that the
+        // thread is not elsewhere any more. A swap, because a load and a store could overwrite a
+        // token that is left in between.
         self.token.swap(false, AcqRel)
     }
 
-    /// Whether there is a token.
+    /// Returns whether there is a token.
     pub(crate) fn has_token(&self) -> bool {
         self.token.load(Relaxed)
     }
 
-    /// Waits at `place`, in `block`. That may return for any reason, and takes no token. It is given a way to ask for
-    /// one, and has to, before it waits but when nobody can take a call-back from it any more.
+    /// Waits at `place`, in `block`, which may return for any reason and takes no token.
+    ///
+    /// `block` is given a way to ask for the token. It has to ask before it waits, and only once no
+    /// other thread can take a call-back from it any more.
     pub(crate) fn park_elsewhere(&self, place: Elsewhere, block: impl FnOnce(&dyn Fn() -> bool)) {
+        // 1. The place is published before the token is looked for.
         self.elsewhere.store(place as u8, Relaxed);
-        // Ordering: SeqCst fence, partner of the one in `unpark_from`: either the waker sees us at this place, and calls us
-        // back from there, or we see its token.
+        // Ordering: SeqCst fence, partner of the one in `unpark_from`. The place is written before
+        // it and the token read after it; the waker leaves the token before its fence and reads the
+        // place after it. Either the waker sees the place and calls back from there, or this thread
+        // sees the token. Without it each may see the old value of the other's.
         fence(SeqCst);
+        // 2. `block` asks for the token with its place in hand.
         block(&|| self.token.load(Relaxed));
         self.elsewhere.store(0, Relaxed);
     }
 
-    /// Leaves a token, and wakes the thread if it waits. Tokens do not add up.
+    /// Leaves a token, and wakes the thread if it waits. Tokens do not add up. The thread must not
+    /// wait elsewhere.
     pub(crate) fn unpark(&self) {
         self.unpark_from(|place| unreachable!("this thread does not park at {place:?}"));
     }
 
-    /// Leaves a token, and wakes the thread if it waits: with `call_back` if it waits elsewhere.
+    /// Leaves a token, and wakes the thread if it waits: by `call_back` if it waits elsewhere.
     pub(crate) fn unpark_from(&self, call_back: impl FnOnce(Elsewhere)) {
-        // Ordering: the release half is the partner of `take_token`. The acquire half keeps a second waker in the
-        // same chain as the first, so that the thread sees the work of both; and shows where the thread is.
+        // 1. The token comes before the look at the place.
+        // Ordering: release, partner of the acquire in `take_token`. Acquire: a second waker
+        // continues the chain of the first, so that the thread sees the work of both; and a token
+        // that follows `take_token` shows where the thread is now.
         if self.token.swap(true, AcqRel) {
+            // An earlier waker has left a token that was not taken yet, and wakes the thread.
             return;
         }
-        // Ordering: SeqCst fence, partner of the one in `park_elsewhere`.
+        // 2. Where the thread waits.
+        // Ordering: SeqCst fence, partner of the one in `park_elsewhere`: the token is left before
+        // it and the place read after it. Either the place is visible here, or the token is visible
+        // to the thread before it waits.
         fence(SeqCst);
         if let Some(place) = Elsewhere::from_word(self.elsewhere.load(Relaxed)) {
             call_back(place);
@@ -121,7 +139,7 @@ impl Parker {
 #[cfg(not(all(test, giveway_loom)))]
 use std::thread::park_timeout;
 
-/// In a model no time passes.
+/// Parks without a deadline: in a model no time passes.
 #[cfg(all(test, giveway_loom))]
 fn park_timeout(_timeout: std::time::Duration) {
     thread::park();

@@ -1,18 +1,20 @@
-//! How long something takes, by the place in the program that it comes from: blocking calls by the place of the call,
-//! background polls by where their task was spawned.
+//! How long something takes, by the place in the program that it comes from: blocking calls by the
+//! place of the call, background polls by where their task was spawned.
 //!
-//! A call or a poll that takes a microsecond must not cost one, so no other thread can be told of it; one that takes milliseconds
-//! should hold up nothing. Which it will be cannot be known, but what comes from one place is usually alike. So each place is
-//! remembered in a small table, shared by all threads, and what comes from there is treated by what came before:
+//! A call or a poll that takes a microsecond must not cost another, so no other thread can be told
+//! of it. One that takes milliseconds should hold up no other work. Which of the two it will be
+//! cannot be known, but what comes from one place is usually alike. So a small table, shared by all
+//! threads, remembers each place, and what comes from there is treated by what came before:
 //!
 //! - **new**: the monitor is called to watch it, which costs the caller a microsecond or two.
-//! - **short**, after [`TRUSTED`] that were: nothing is done for it. If it is long after all, the monitor finds it on its rounds,
-//!   and then the place is
-//! - **long**: a thread is sent for the core before such a call begins; such a poll is left to a lowered thread. After some
-//!   short ones in a row the place is new again.
+//! - **short**, after [`TRUSTED`] that were: nothing is done for it. If it is long after all, the
+//!   monitor finds it on its rounds, and the place is long from then on.
+//! - **long**: a thread is sent for the core before such a call begins; such a poll is left to a
+//!   lowered thread. After some short ones in a row the place is new again.
 //!
-//! A place has a choice of four entries. If all belong to others it takes one of a place that is new, or short; that costs the
-//! other time, and nothing else.
+//! A place has a choice of four entries. If all of them belong to other places it takes that of a
+//! new one, then that of a short one. The other place is new again, which costs time and nothing
+//! else.
 
 use std::panic::Location;
 use std::ptr;
@@ -22,21 +24,22 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-/// A blocking call that takes longer than this loses its core.
+/// The longest that a blocking call may take and still count as short. A longer one loses its core.
 pub(crate) const LONG_CALL: Duration = Duration::from_micros(20);
 
-/// After this many short ones a place is trusted.
+/// The number of short ones after which a place is trusted.
 const TRUSTED: u8 = 16;
 
-/// From here on a place is long, by this many short ones more.
+/// The lowest score of a long place. A short one takes one from the score of a long place; at this
+/// score it makes the place new.
 const IS_LONG: u8 = 128;
 
 const ENTRIES: usize = 1_024;
 
-/// How many entries a place has a choice of.
+/// The number of entries that a place has a choice of.
 const WAYS: usize = 4;
 
-/// What to expect of what comes from a place.
+/// What to expect of a call or a poll that comes from a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
     Unknown,
@@ -44,10 +47,10 @@ pub(crate) enum Expect {
     Long,
 }
 
-/// The places that something comes from.
+/// A table of places.
 pub(crate) struct Sites {
     entries: [Site; ENTRIES],
-    // How many short ones it takes for a place to be forgiven a long one.
+    /// How many short ones it takes, but for the last, until a long one is forgiven.
     forgiven_after: u8,
 }
 
@@ -63,11 +66,11 @@ impl Sites {
         Self { entries: [const { Site::new() }; ENTRIES], forgiven_after }
     }
 
-    /// The entry of this place.
+    /// Returns the entry of this place. If it has none, it takes one.
     #[inline]
     pub(crate) fn at(&self, location: &'static Location<'static>) -> &Site {
-        // By what it says, and not by its address: the compiler may make several of one. The name of the file is compared only
-        // if the address is another.
+        // The key is what the location says, and not its address: the compiler may make several
+        // copies of one. The name of the file is compared only if the address differs.
         let key = u64::from(location.line()) << 32 | u64::from(location.column()) << 16 ^ location.file().len() as u64;
         let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let first = (spread >> (u64::BITS - ENTRIES.ilog2())) as usize & !(WAYS - 1);
@@ -75,13 +78,13 @@ impl Sites {
         choice.iter().find(|site| site.is_of(location)).unwrap_or_else(|| take(choice, location))
     }
 
-    /// One that came from there may have been long: the place is new again.
+    /// Makes a place new again, because one that came from there may have been long.
     #[cold]
     pub(crate) fn doubt(&self, site: &Site) {
         site.score.store(0, Relaxed);
     }
 
-    /// One that came from there has ended, or is known to be long.
+    /// Notes that one that came from a place has ended, or is known to be long.
     #[cold]
     pub(crate) fn learn(&self, site: &Site, long: bool) {
         let score = match site.score.load(Relaxed) {
@@ -108,11 +111,14 @@ fn take<'a>(choice: &'a [Site], location: &'static Location<'static>) -> &'a Sit
     site
 }
 
-/// A place in the program.
+/// An entry of the table: a place in the program.
 pub(crate) struct Site {
+    /// The place, or null. Written by the thread that takes the entry, read by every thread that
+    /// looks a place up.
     location: AtomicPtr<Location<'static>>,
-    // Below `TRUSTED`: how many short ones there were. Every access is relaxed: an estimate, and a lost update is one more to
-    // learn from.
+    /// Below `TRUSTED`: how many short ones there were. From `IS_LONG` on: how long the place stays
+    /// long. Every access is relaxed: the score is an estimate, and a lost update is one more to
+    /// learn from.
     score: AtomicU8,
 }
 
@@ -121,16 +127,22 @@ impl Site {
         Self { location: AtomicPtr::new(ptr::null_mut()), score: AtomicU8::new(0) }
     }
 
+    /// Gives the entry to a place of which nothing is known.
     fn begin(&self, location: &'static Location<'static>) {
         self.score.store(0, Relaxed);
+        // Ordering: release, partner of the acquire in `is_of`: a thread that sees the place sees
+        // the new score too.
         self.location.store(ptr::from_ref(location).cast_mut(), Release);
     }
 
+    /// Returns whether the entry is of this place.
     #[inline]
     fn is_of(&self, location: &'static Location<'static>) -> bool {
-        // Ordering: acquire, partner of the release in `begin`: a thread that sees the place sees a score that is its own.
+        // Ordering: acquire, partner of the release in `begin`: a thread that sees the place sees a
+        // score of this place, and not of the one that had the entry before.
         let own = self.location.load(Acquire);
-        // SAFETY: null, or from a reference to a location that lives for ever.
+        // SAFETY: null, or from the `&'static Location` that `begin` has stored, which is never
+        // written to and lives for ever.
         ptr::eq(own, location) || unsafe { own.as_ref() }.is_some_and(|own| own == location)
     }
 

@@ -1,24 +1,26 @@
 //! How long a thread worked, by the clock on the wall and by its own CPU clock.
 //!
-//! The CPU clock of a thread is a system call, ten to twenty times as dear as the time. So it is looked at only if the last look
-//! was half a millisecond ago: a thread that lost its CPU for less than that is taken to have had it.
+//! Reading the CPU clock of a thread is a system call, which takes ten to twenty times as long as
+//! reading the time. So it is read only if the last reading was half a millisecond ago. A thread
+//! that lost its CPU for less than that is taken to have had it.
 
 use crate::os::thread_time;
 use std::cell::Cell;
 
-/// The CPU clock is looked at this often, in nanoseconds.
+/// The CPU clock is read at most once in this time, in nanoseconds.
 const RESOLUTION: u64 = 500_000;
 
-/// Times what a thread does. Belongs to the thread.
+/// Times what a thread does. Belongs to that thread.
 pub(crate) struct Stopwatch {
-    // When this lap began; zero if it stands still.
+    /// When the lap began, by the clock on the wall. Zero if the watch stands still.
     began: Cell<u64>,
-    // What both clocks said when both were looked at.
+    /// What the clock on the wall said when the CPU clock was last read.
     wall: Cell<u64>,
+    /// What the CPU clock said then.
     cpu: Cell<u64>,
 }
 
-/// What a lap took, in nanoseconds.
+/// How long a lap took, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Lap {
     pub(crate) wall: u64,
@@ -31,17 +33,17 @@ impl Stopwatch {
         Self { began: Cell::new(0), wall: Cell::new(0), cpu: Cell::new(0) }
     }
 
-    /// A lap begins.
+    /// Begins a lap.
     pub(crate) fn start(&self, now: u64) {
         self.start_by(now, thread_time);
     }
 
-    /// A lap ends: what it took. Nothing if none had begun.
+    /// Ends the lap, and returns how long it took. Zero if none had begun.
     pub(crate) fn stop(&self, now: u64) -> Lap {
         self.stop_by(now, thread_time)
     }
 
-    /// A lap ends, and nobody asks what it took.
+    /// Ends the lap, and discards how long it took.
     pub(crate) fn reset(&self) {
         self.began.set(0);
     }
@@ -53,7 +55,7 @@ impl Stopwatch {
 
     fn start_by(&self, now: u64, cpu: impl FnOnce() -> Option<u64>) {
         self.began.set(now.max(1));
-        // What was before is nobody's.
+        // What the thread lost before the lap does not count. This reading discards it.
         let _ = self.without_cpu(now, cpu);
     }
 
@@ -65,7 +67,8 @@ impl Stopwatch {
         Lap { wall, cpu: wall.saturating_sub(self.without_cpu(now, cpu)) }
     }
 
-    /// For how long the thread had no CPU since the last look at its clock. Zero if that was not long ago.
+    /// Returns for how long the thread had no CPU since the last reading of its CPU clock. Zero if
+    /// that was not long ago.
     fn without_cpu(&self, now: u64, cpu: impl FnOnce() -> Option<u64>) -> u64 {
         let passed = now.saturating_sub(self.wall.get());
         if passed < RESOLUTION {
@@ -83,10 +86,12 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A watch, and what it says of a lap from one time to another, during which the thread had so much of a CPU.
+    /// A watch, and the CPU clock that it reads.
     struct Test(Stopwatch, Cell<u64>);
 
     impl Test {
+        /// Returns what the watch says of a lap between two times, in which the thread had a CPU
+        /// for `cpu` nanoseconds.
         fn lap(&self, from: u64, until: u64, cpu: u64) -> Lap {
             self.0.start_by(from, || Some(self.1.get()));
             self.1.set(self.1.get() + cpu);

@@ -1,8 +1,10 @@
-//! The primitives that the modelled protocols are written against: std's, or in tests under
-//! `--cfg giveway_loom` loom's, which users need not even look up: it is a dependency of the tests.
+//! The primitives that the modelled protocols are written against. These are std's, or loom's in
+//! tests under `--cfg giveway_loom`. Users need not even look loom up: it is a dependency of the
+//! tests.
 //!
-//! Only the protocols we own go through here (slot, idle set, parker, gate). The deques and async-task use std's
-//! atomics always: loom cannot see into them, so the models put a stub queue in their place.
+//! Only the runtime's own protocols go through here, such as those of the slot, the idle set, the
+//! parker and the gate. The deques and async-task always use std's atomics: loom cannot see into
+//! them, so the models put a stub queue in their place.
 
 #[cfg(not(all(test, giveway_loom)))]
 pub(crate) use std::{
@@ -22,10 +24,10 @@ pub(crate) use loom::{
     thread,
 };
 
-/// Locks, whatever happened to the thread that held the lock before.
+/// Locks a mutex, also if it is poisoned.
 ///
-/// No user code runs under any lock of this crate, so a poisoned lock can only mean a bug of ours, and the data
-/// behind it is still whole: every critical section leaves it so at each step.
+/// No user code runs under any lock of this crate, so only a fault of the crate can poison one. The
+/// data behind it is whole even then: every critical section leaves it so at each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,40 +1,48 @@
-//! Whether a second worker waits in the reactor, for sockets that become ready while the first is in a poll.
+//! Whether a second worker waits in the reactor, for sockets that become ready while the first is
+//! in a poll.
 //!
-//! A worker that leaves the reactor with a task in hand comes back when that poll is over. If polls are short that is the
-//! best: the next event finds it there, and no other thread is woken. If they are long, the next event waits for as long as
-//! the poll takes beside a worker that is idle. The two loads are told apart by what is free to measure: every worker looks
-//! at the reactor again before it sleeps, and that look reads the clock. So each return tells how long that worker was away.
+//! A worker that leaves the reactor with a task in hand comes back when that poll is over. If polls
+//! are short this is best: the next event finds the worker there, and no other thread is woken. If
+//! polls are long, the next event waits for the end of the poll although another worker is idle.
 //!
-//! [`Door`] remembers the last returns. While long ones are among them, an idle worker that finds the turn taken waits in the
-//! reactor's second place (`giveway_io::driver::Reactor::wait_second`), and a worker that leaves the reactor without anybody
-//! in it wakes an idle one to go there.
+//! The two loads are told apart by what is free to measure. Every worker looks at the reactor again
+//! before it sleeps, and that look reads the clock, so each return tells how long the worker was
+//! away.
+//!
+//! [`Door`] remembers the last returns. While long ones are among them, two things change: an idle
+//! worker that finds the turn taken waits in the reactor's second place
+//! (`giveway_io::driver::Reactor::wait_second`), and a worker that leaves the reactor empty wakes
+//! an idle one to go there.
 
 use super::Worker;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A worker that was away from the reactor for longer than this, in nanoseconds, has kept a ready socket waiting for longer
-/// than it takes to wake another thread.
+/// The longest time away from the reactor that counts as short, in nanoseconds. A worker that is
+/// away for longer keeps a ready socket waiting for longer than it takes to wake another thread.
 const LONG: u64 = 50_000;
 
-/// What a return after a long time adds to the score, and the most that it holds. A return after a short time takes one away.
+/// What a return after a long time adds to the score. A return after a short time takes one away.
 const STEP: u32 = 8;
+/// The most that the score holds.
 const MOST: u32 = 4 * STEP;
 
-/// From here on a second worker is wanted: after two long polls of late. One alone may be the kernel's doing, which gave
-/// the CPU to another thread.
+/// The score from which on a second worker is wanted: two long polls of late. A single one may have
+/// lost its CPU to another thread.
 const WANTED: u32 = STEP + 1;
 
-/// How long workers stayed away from the reactor of late.
+/// How long workers have stayed away from the reactor of late.
 #[derive(Debug, Default)]
 pub(crate) struct Door {
-    // Written by workers, by load and store: a return that is lost among others is made up for by the next.
+    /// Written by workers, by load and store. A return that is lost between the two is made up for
+    /// by the next.
     score: AtomicU32,
 }
 
 impl Door {
-    /// A worker is back at the reactor after so many nanoseconds.
+    /// Notes that a worker is back at the reactor after `away` nanoseconds.
     fn came_back_after(&self, away: u64) {
-        // Ordering: relaxed, here and below: what is decided by it is right either way, and one is quicker.
+        // Ordering: relaxed, here and below. Nothing is published by the score, and an idle worker
+        // may wait in either place: a stale score costs time only.
         let before = self.score.load(Relaxed);
         let after = if away > LONG { (before + STEP).min(MOST) } else { before.saturating_sub(1) };
         if after != before {
@@ -42,19 +50,20 @@ impl Door {
         }
     }
 
-    /// Whether a second worker is to wait in the reactor.
+    /// Returns whether a second worker is to wait in the reactor.
     pub(crate) fn wants_second(&self) -> bool {
         self.score.load(Relaxed) >= WANTED
     }
 }
 
 impl Worker {
-    /// The worker has slept, and may have been in the reactor.
+    /// Notes that the worker has slept, and may have been in the reactor.
     pub(super) fn leave_door(&self, now: u64) {
         self.away_since.set(Some(now));
     }
 
-    /// The worker has looked at the reactor, or tried to: whether it was just now that the clock was read there.
+    /// Notes that the worker has looked at the reactor or tried to. If it has `looked`, the reactor
+    /// has just read the clock.
     #[inline]
     pub(super) fn back_at_door(&self, looked: bool) {
         if let Some(since) = self.away_since.take() {
@@ -63,13 +72,14 @@ impl Worker {
         }
     }
 
-    /// The worker is between two polls, of which the last took so many nanoseconds.
+    /// Notes the mean length of the worker's last polls, in nanoseconds. Called between two polls.
     pub(super) fn pass_door(&self, poll: u64) {
         self.shared.door.came_back_after(poll);
         self.see_to_door();
     }
 
-    /// The worker has something to run: if that may take long, another one is to be in the reactor.
+    /// Sees to it that the reactor is attended. Called when the worker has something to run, which
+    /// may take long.
     #[inline]
     pub(super) fn see_to_door(&self) {
         if self.shared.door.wants_second() {
@@ -77,11 +87,12 @@ impl Worker {
         }
     }
 
+    /// Wakes an idle worker if no thread waits in the reactor.
     #[cold]
     fn send_to_door(&self) {
         let (idle, reactor) = (&self.shared.scheduler.idle, &self.shared.reactor);
         if !idle.nobody_idle() && reactor.has_sources() && !reactor.is_attended() {
-            // As a searcher, which finds nothing and goes to sleep in the reactor.
+            // It is woken as a searcher, finds nothing, and goes to sleep in the reactor.
             self.shared.unpark(idle.wake_one());
         }
     }
@@ -91,7 +102,7 @@ impl Worker {
 mod tests {
     use super::*;
 
-    /// A door after workers were away for so long, one after the other.
+    /// Makes a door that workers have come back to after these times, one after the other.
     fn after(away: impl IntoIterator<Item = u64>) -> Door {
         let door = Door::default();
         away.into_iter().for_each(|away| door.came_back_after(away));

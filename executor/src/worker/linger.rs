@@ -1,23 +1,24 @@
 //! Whether lingering before a sleep pays, learnt from the sleeps before.
 //!
-//! A worker that lingers hopes for work within some twenty microseconds. Under a load that comes in bursts the hope comes true
-//! often. Under a task that ticks a thousand times a second it never does, and lingering was more than half of what such a task
-//! cost. So a worker stops lingering after [`TRIES`] long sleeps in a row, and begins again when a sleep was so short that lingering
-//! might have saved it.
+//! A worker that lingers hopes for work within some twenty microseconds. Under a load that comes in
+//! bursts it often gets some. Under a task that ticks a thousand times a second it never does, and
+//! lingering was more than half of what such a task cost. So a worker stops lingering after
+//! [`TRIES`] long sleeps in a row, and begins again after a sleep so short that lingering might
+//! have saved it.
 
 use std::cell::Cell;
 
 /// The number of long sleeps in a row after which a worker does not linger.
 const TRIES: u8 = 4;
 
-/// The longest sleep that lingering might have saved, in nanoseconds: the time for which a worker lingers, and that of a
-/// wake-up.
+/// The longest sleep that lingering might have saved, in nanoseconds: the time for which a worker
+/// lingers, and that of a wake-up.
 const SHORT: u64 = 50_000;
 
 /// What a worker knows of its sleeps.
 #[derive(Debug)]
 pub(super) struct Linger {
-    // The number of long sleeps after which the worker stops.
+    /// The number of long sleeps after which the worker stops lingering.
     left: Cell<u8>,
 }
 
@@ -26,7 +27,7 @@ impl Linger {
         Self { left: Cell::new(TRIES) }
     }
 
-    /// Whether to linger before the next sleep.
+    /// Returns whether the worker is to linger before its next sleep.
     pub(super) fn pays(&self) -> bool {
         self.left.get() > 0
     }

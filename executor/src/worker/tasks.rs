@@ -1,4 +1,4 @@
-//! The loop of a worker: what it runs next, and how.
+//! The loop of a worker: what it runs next, and how it polls it.
 
 use super::{Hold, Stop, Worker, spin};
 use crate::runtime::{Phase, context};
@@ -8,24 +8,31 @@ use crate::task::{Mark, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::paced_poll_begins;
 
-/// How long a worker that has run out of work waits before it goes back to the injector, if its last visit brought
-/// little: some two microseconds.
+/// How long a worker that has run out of work waits before it goes back to the injector, if its
+/// last visit brought little. Some two microseconds.
 ///
-/// A worker that is faster than the thread which feeds it would otherwise come for every single task, and each time
-/// take from that thread the lines that it is about to write. Not when it was just woken: then somebody waits.
+/// A worker that is faster than the thread which feeds it would otherwise come for every single
+/// task, and each time take from that thread the cache lines that it is about to write. A worker
+/// that was just woken does not wait: a task does.
 const GATHER_SPINS: usize = 64;
 
-/// A poll that returns later than this after it was asked to give way, in nanoseconds, had no yield point in that time.
+/// The time in nanoseconds after which a poll that was asked to give way counts as late: it had no
+/// yield point for that long.
 const LATE: u64 = 300_000;
 
 impl Worker {
+    /// Runs tasks until the runtime closes, or until this thread does not hold its core any more.
     pub(super) fn run_tasks(&self) -> Stop {
         while self.shared.gate.phase() == Phase::Open {
+            // Between two polls, when the thread has no task. A home thread gives its core to no
+            // other.
             if !self.home && self.give_back() {
                 return Stop::GivenBack;
             }
             self.look_beyond_now_and_then();
-            // The yield queue before a search: what is queued elsewhere keeps it shut, and then the search finds it.
+            // The yield queue comes before a search: `resume` takes nothing while work is queued
+            // anywhere else, and then the search finds that work. It comes once more after the
+            // search, which may have been refused.
             let found = self
                 .next()
                 .or_else(|| self.next_after_io())
@@ -46,6 +53,8 @@ impl Worker {
         Stop::Closed
     }
 
+    /// Takes a task by steps 1 to 3 of the order: what is overdue, what is queued on this core, and
+    /// a share of the injector.
     #[inline]
     pub(super) fn next(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
@@ -56,12 +65,14 @@ impl Worker {
             }
             scheduler.take_injected(self.core()).map(|task| (task, Source::Queue))
         });
+        // This worker is no searcher any more. As the last one, it wakes another if more is queued.
         if found.is_some() && self.searching.get() {
             self.stop_search();
         }
         found
     }
 
+    /// Polls a task here, or leaves it to a lowered thread.
     #[inline]
     fn poll(&self, task: Runnable, source: Source) {
         if task.metadata().is_background() {
@@ -71,12 +82,13 @@ impl Worker {
         }
     }
 
-    /// Polls a background task, or leaves it to a lowered thread if polls of its kind do not return in time. See
-    /// `monitor/overruns.md`.
+    /// Polls a background task, or leaves it to a lowered thread if polls from its place do not
+    /// return in time. See `monitor/overruns.md`.
     #[inline(never)]
     fn poll_background(&self, task: Runnable, source: Source) {
         let (meta, shared) = (task.metadata(), &self.shared);
-        // One that was aborted ends at once; and in the child of a fork there are no other threads.
+        // A poll of an aborted task ends at once. In the child of a fork there are no other
+        // threads.
         let elsewhere = || meta.is_aborted() || shared.birth.is_elsewhere();
         if !meta.may_be_lowered() || !shared.preempts_background() || elsewhere() {
             return self.poll_apart(task, source);
@@ -86,23 +98,28 @@ impl Worker {
             Expect::Short => {
                 self.poll_apart(task, source);
                 if self.hold.get() == Hold::Core && shared.scheduler.polite.unanswered_for(self.index) > LATE {
-                    // Or its thread had no CPU. The next ones are watched, which tells.
+                    // Either the poll had no yield point for that long, or its thread had no CPU.
+                    // The next polls from this place are watched, which tells the two apart.
                     POLLS.doubt(site);
                 }
             }
-            // One that is overdue has its turn, whatever it does with it.
+            // A task that is overdue has its turn here, however long it takes.
             Expect::Long if source != Source::Overdue => {
-                // As before a poll: this may take long, too.
+                // As before a poll: what was queued quietly is announced first, because the push
+                // may take long.
                 shared.unpark(shared.scheduler.before_poll(self.core()));
                 meta.set_lowered(true);
                 shared.push_lowered(task);
             }
             Expect::Long | Expect::Unknown => {
+                // 1. Said before the monitor is called, which looks for it.
                 self.post().begin_unproven(self.core().tick());
                 shared.monitor.watch_closely();
+                // 2. The monitor is called before the poll: this thread cannot call it once the
+                // poll goes on. It asks the poll to return after 100 µs.
                 self.poll_apart(task, source);
                 self.post().end_unproven();
-                // If it was long, the monitor has said so by now.
+                // 3. If the poll was long, the monitor has marked the place as long by now.
                 if self.hold.get() == Hold::Core && site.expect() == Expect::Unknown {
                     POLLS.learn(site, false);
                 }
@@ -110,22 +127,29 @@ impl Worker {
         }
     }
 
-    /// [`Self::poll_here`] of a background task. A copy apart: that of foreground tasks is a part of the loop.
+    /// Calls [`Self::poll_here`] for a background task. Not inlined: the copy for foreground tasks
+    /// is a part of the loop.
     #[inline(never)]
     fn poll_apart(&self, task: Runnable, source: Source) {
         self.poll_here(task, source, true);
     }
 
+    /// Announces what was queued quietly, and polls a task on this worker.
     #[inline(always)]
     fn poll_here(&self, task: Runnable, source: Source, background: bool) {
+        // 1. Before the poll, which may take any length of time. An idle worker can take meanwhile
+        // what waits here.
         self.shared.unpark(self.shared.scheduler.before_poll(self.core()));
+        // 2. The mark belongs to this worker until the poll returns. Most tasks are neither timed
+        // nor swapped.
         match task.metadata().take_mark() {
             Mark::QUEUED => self.poll_now(task, source, background, false),
             mark => self.poll_marked(task, source, mark),
         }
     }
 
-    /// Polls a task that is timed, or has given way. Apart from the others, so that they do not pay for it.
+    /// Polls a task that is timed, or that has changed places with another. Not inlined, so that
+    /// all other tasks do not pay for it.
     #[inline(never)]
     fn poll_marked(&self, task: Runnable, source: Source, mark: Mark) {
         let began = mark.number().map(|number| self.begin_timed(task.metadata(), mark, number, source));
@@ -137,31 +161,47 @@ impl Worker {
             let took = self.shared.now().saturating_sub(began);
             self.tally().polled(took);
             if took > self.core().manners().pace.reactor_interval() {
-                // Long, so the count of polls says nothing.
+                // The poll was long, so the count of polls says little about the last look at the
+                // reactor. The worker looks next.
                 self.polls_to_look.set(1);
             }
         }
     }
 
-    /// `swapped`: the task changed places with another when it was polled last.
+    /// Polls a task. `swapped` says that the task has changed places with another, to which it gave
+    /// way in its last poll.
     #[inline(always)]
     fn poll_now(&self, task: Runnable, source: Source, background: bool, swapped: bool) {
         let (scheduler, post, meta) = (&self.shared.scheduler, self.post(), task.metadata());
+        // 1. What this poll may be asked. `set_pinned` comes first, because `begin_poll` reads it.
+        // `begin_poll` clears what was asked of the poll before, arms or disarms the core, and
+        // passes on a request that nothing here will answer. Last, it publishes the tick.
         self.core().manners().set_pinned(meta.is_pinned());
         scheduler.begin_poll(self.core(), source, background, swapped);
+        // 2. No idle worker can run what is in the inbox, so a polite task has to give way to it
+        // beside an idle worker too: its first yield point asks. Every poll looks anew. The request
+        // of a push is for the poll that goes on, and that poll, or the monitor, may have taken it
+        // back. `has_returned` (step 9) came before this look, so it sees what was pushed before
+        // the request.
         if scheduler.has_pinned(self.core()) {
-            // Whoever is idle cannot take it: a polite task is to give way to it all the same.
             giveway_yield::host::ask_once();
         }
+        // 3. A pinned task may have entered a runtime and hold the guard across an await, because
+        // it stays on its thread. That runtime is current again.
         if meta.is_pinned() {
-            // A guard that it holds across an await, which only a task that stays on its thread can.
             context::come_back_to_entered(Some(meta.id));
         }
+        // 4. The task is published after the tick. The monitor reads the task first and the tick
+        // second: if the tick is still that of the poll it means, the task is not that of the next
+        // one (`overrun` in `monitor/polls.rs`).
         post.begin(meta, background);
         post.count_poll();
         if meta.is_paced() {
             self.begin_paced();
         }
+        // 5. The budget. A task from the slot goes on with what its predecessor left, so that two
+        // tasks which wake each other cannot hold the core for ever. A background task gets a
+        // ration while there is something at the reactor to look for.
         let rationed = background && self.shared.reactor.has_anything_for(self.index());
         let budget = match source {
             Source::Slot => {
@@ -171,39 +211,51 @@ impl Worker {
             _ if rationed => self.ration.get(),
             Source::Queue | Source::Yielded | Source::Overdue => OPERATIONS,
         };
+        // 6. The poll. Only during it may the core be lent: at all other times the worker itself
+        // uses it.
         let left = self.lending(true, || {
             with_budget(budget, || {
                 task.run();
                 giveway_budget::remaining()
             })
         });
+        // 7. What the task has entered and not left is not current for the next task. This belongs
+        // to the thread, so it is undone whether the thread has lost its core or not.
         context::leave_entered();
+        // 8. Everything below touches the core. If another thread holds that now, that thread has
+        // taken back what was asked of this poll; the rest is done by `poll_ended_away`.
         if self.hold.get() != Hold::Core {
-            // The rest is for another to do.
             self.paced.reset();
             return;
         }
-        // A poll that was cut short has not spent its budget: the slot's task, which is what it was cut short for, starts
-        // afresh.
+        // A poll that was cut short by an interrupt has not spent its budget. What it was cut short
+        // for, the task in the slot, starts with a fresh one. This is read before the next
+        // `begin_poll` clears the flag.
         let cut_short = scheduler.polite.is_interrupted(self.index());
         self.budget_left.set(if cut_short { OPERATIONS } else { left.unwrap_or(0) });
         if rationed && left == Some(0) {
             self.adapt_ration();
         }
+        // `spent` may have started the stopwatch in this poll.
         if self.paced.is_running() {
             self.end_paced();
         }
         post.end();
+        // W1 and W2 of `monitor/overruns.md`. If the monitor says that it watches only after this,
+        // its next look does the same.
         if post.is_watched(self.core().tick()) {
             self.end_watched();
         }
+        // 9. Takes back a request to return, after the poll that it was made of. A request that
+        // comes later holds for the next poll.
         if scheduler.has_returned(self.index()) {
-            // It took long, so the count of polls says nothing.
+            // The poll was long, so the count of polls says little about the last look at the
+            // reactor. The worker looks next.
             self.polls_to_look.set(1);
         }
     }
 
-    /// A task that is timed is about to be polled: when that is.
+    /// Takes the time of a timed task that is about to be polled, and returns when that is.
     fn begin_timed(&self, meta: &Meta, mark: Mark, number: u16, source: Source) -> u64 {
         let gave_way = mark.is_swapped() || matches!(source, Source::Yielded | Source::Overdue);
         let now = self.shared.now();
@@ -211,21 +263,21 @@ impl Worker {
         now
     }
 
-    /// A paced task is about to be polled.
+    /// Begins to time the poll of a paced task.
     #[cold]
     fn begin_paced(&self) {
         self.start_paced(self.shared.now());
         paced_poll_begins();
     }
 
-    /// The poll of a paced task is over, and had the core to its end.
+    /// Counts the poll of a paced task that had the core to its end.
     #[cold]
     fn end_paced(&self) {
         let lap = self.paced.stop(self.shared.now());
         self.shared.meter.paced.ends(self.index, lap.cpu);
     }
 
-    /// A stretch of a paced task begins.
+    /// Begins a stretch of a paced task.
     fn start_paced(&self, now: u64) {
         self.paced.start(now);
         if self.hold.get() == Hold::Core {
@@ -233,13 +285,14 @@ impl Worker {
         }
     }
 
-    /// How long the poll of a paced task has gone on, since it began or since the last time this was asked; zero if it was not
-    /// timed from the beginning. From now on the task's polls are.
+    /// Returns for how long the poll of a paced task has gone on, since it began or since the last
+    /// call. Zero if the poll was not timed from its beginning. From now on the polls of this task
+    /// are timed.
     pub(crate) fn spent(&self, now: u64) -> u64 {
         with_polled(|task| match task {
             None => 0,
             Some(task) => {
-                // Zero, if this is the first time.
+                // Zero on the first call: the stopwatch stands still.
                 let lap = self.paced.stop(now);
                 task.set_paced();
                 if self.hold.get() == Hold::Core {
@@ -251,7 +304,8 @@ impl Worker {
         })
     }
 
-    /// A poll has ended that went on for long.
+    /// Ends a poll whose end the monitor wants to know: its thread steps back if it has stepped
+    /// aside, and the time is told.
     #[cold]
     fn end_watched(&self) {
         let now = self.shared.now();
@@ -260,9 +314,12 @@ impl Worker {
         self.look_at_time(now);
     }
 
-    /// A task of the background has used up its ration. It may have no yield points, so nobody has looked at the reactor
-    /// meanwhile, unless another worker did; one that returns makes room for a look. The ration is what takes about as
-    /// long as the reactor may be left alone: 128 operations of 20 µs each would be a hundred times that.
+    /// Changes the ration after a background task has used it up.
+    ///
+    /// The task may have no yield points, so the reactor was left alone during its poll, unless
+    /// another worker looked. Its return makes room for a look. So the ration is to take about as
+    /// long as the reactor may be left alone, which is 10 µs by default: 128 operations of 20 µs
+    /// each would take 2.6 ms.
     #[cold]
     fn adapt_ration(&self) {
         let (ration, bearable) = (self.ration.get(), self.core().manners().pace.reactor_interval());
@@ -274,7 +331,8 @@ impl Worker {
         }
     }
 
-    /// A pinned task has given way to what waits anywhere.
+    /// Takes what goes before a pinned task that has given way, even from other workers, or else
+    /// that pinned task.
     fn next_before_pinned(&self) -> Option<(Runnable, Source)> {
         let found = self.shared.scheduler.next_before_pinned(self.core())?;
         if self.searching.get() {
@@ -283,24 +341,31 @@ impl Worker {
         Some(found)
     }
 
+    /// Looks at the reactor, and takes a task if anything was woken there.
     pub(super) fn next_after_io(&self) -> Option<(Runnable, Source)> {
         if self.poll_io() { self.next() } else { None }
     }
 
-    /// Takes something from the yield queue, if nothing else is queued anywhere.
+    /// Takes a task from the yield queue, if nothing else is queued anywhere. The steps R1 to R4
+    /// are those of `sched/yielding.md`.
     fn resume(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
         while scheduler.may_resume(self.core()) {
-            // Not as a searcher: what is pushed while somebody searches interrupts nobody. See `sched/yielding.md`.
+            // R1. The search ends before the look. A push that sees a searcher interrupts no core,
+            // so a searcher that has looked already would run on beside it (race "the resuming
+            // searcher").
             let searched = self.searching.replace(false);
             let was_last = searched && scheduler.idle.stop_search();
+            // R2 and R3. Arms the core, and looks whether work waits.
             let Some(yielded) = scheduler.resume(self.core()) else {
                 if searched {
-                    // Refused if others search; they find what is there.
+                    // Work waits: search again. If this is refused, others search, and find it.
                     self.searching.set(scheduler.idle.try_start_search());
                 }
                 return None;
             };
+            // R4. No worker searches any more. If one is idle and more is queued, it takes the
+            // place of this one.
             if was_last {
                 self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.queued()));
             }
@@ -311,14 +376,15 @@ impl Worker {
         None
     }
 
-    /// A task that has waited in the yield queue for longer than it may.
+    /// Takes a task that has waited in the yield queue for longer than the user allows.
     #[inline]
     fn overdue(&self) -> Option<(Runnable, Source)> {
         let overdue = self.shared.scheduler.take_overdue(self.core(), || self.shared.now())?;
         self.task_of(overdue).map(|task| (task, Source::Overdue))
     }
 
-    /// The task that was taken from the yield queue. A thread is woken instead.
+    /// Returns the task of an entry of the yield queue. If the entry is a thread in `block_on`,
+    /// wakes the thread instead.
     fn task_of(&self, Entry { yielded, since }: Entry<Runnable>) -> Option<Runnable> {
         match yielded {
             Yielded::Task(task) => {
