@@ -1,12 +1,13 @@
-//! A timer that wakes a waker, without a task that polls it.
+//! A timer that wakes a waker without a task that polls it.
 
 use crate::deferred;
 use crate::reactor::Reactor;
 use crate::timer::{Shard, Timer, instant_of};
 use std::task::Waker;
 
-/// A timer of a reactor that needs no task. Dropping it stops it, if it has not gone off. See
-/// [`Reactor::wake_at`].
+/// A timer of a reactor that needs no task. Dropping it stops it, if it has not gone off.
+///
+/// See [`Reactor::wake_at`] for an example.
 #[derive(Debug)]
 #[must_use = "the alarm is stopped when it is dropped"]
 pub struct Alarm {
@@ -15,8 +16,9 @@ pub struct Alarm {
 }
 
 impl Reactor {
-    /// Wakes at this time, by the reactor's clock; or when the reactor is closed, if that comes first. None if it was closed
-    /// before, and in the child of a fork if it was made before that.
+    /// Wakes `waker` at this time by the reactor's clock, or when the reactor is closed, if that
+    /// comes first. Returns `None` if the reactor was closed before, and in the child of a fork if
+    /// it was made before the fork.
     ///
     /// # Examples
     ///

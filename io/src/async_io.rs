@@ -14,11 +14,12 @@ use std::task::{Context, Poll, ready};
 
 /// A non-blocking descriptor with a place in a reactor.
 ///
-/// For descriptors that this crate has no type for: a pipe, an inotify, a device. Operations are given as closures, and
-/// are tried again when the descriptor is ready. Any number of tasks may wait on it, in both directions.
+/// For descriptors that this crate has no type for: a pipe, an inotify, a device. Operations are
+/// given as closures, and are tried again when the descriptor is ready. Any number of tasks may
+/// wait on it, in both directions.
 ///
-/// Which reactor is decided when it is made: that of the runtime whose task or `block_on` this is, or the default one.
-/// It stays with it, wherever the value moves.
+/// The reactor is chosen when the value is made: that of the runtime whose task or `block_on` makes
+/// it, or of the default runtime. The value stays with that reactor wherever it moves.
 ///
 /// # Cancel safety
 ///
@@ -42,24 +43,24 @@ use std::task::{Context, Poll, ready};
 /// # }
 /// ```
 pub struct Async<T: AsFd> {
-    // `None` only while it is taken apart.
+    /// `None` only while the value is taken apart.
     io: Option<T>,
+    /// The reactor that the descriptor is registered with.
     reactor: Arc<Reactor>,
     source: Arc<Source>,
+    /// The key of `source` in the reactor.
     key: usize,
 }
 
 impl<T: AsFd> Async<T> {
     /// Makes the descriptor non-blocking and registers it.
     ///
+    /// See [`Async`] for an example.
+    ///
     /// # Errors
     ///
-    /// What the system says: a regular file, for one, cannot be waited for. And if there is no runtime yet, what starting
-    /// one says.
-    ///
-    /// # Examples
-    ///
-    /// See [`Async`].
+    /// What the system says: a regular file, for one, cannot be waited for. And if there is no
+    /// runtime yet, what starting one says.
     pub fn new(io: T) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(io.as_fd(), true)?;
         Self::of_nonblocking(io)
@@ -74,7 +75,7 @@ impl<T: AsFd> Async<T> {
         Ok(Self { io: Some(io), reactor, source, key })
     }
 
-    /// The descriptor's own type.
+    /// Returns the descriptor in its own type.
     ///
     /// # Examples
     ///
@@ -92,7 +93,7 @@ impl<T: AsFd> Async<T> {
         self.io.as_ref().expect("it is there until it is taken apart")
     }
 
-    /// Takes the descriptor out. It stays non-blocking.
+    /// Deregisters the descriptor and returns it. It stays non-blocking.
     ///
     /// # Examples
     ///
@@ -111,7 +112,8 @@ impl<T: AsFd> Async<T> {
         self.io.take().expect("it is there until it is taken apart")
     }
 
-    /// Tries `operation` until it does not say that it would block, and waits in between. Spends an operation of the budget.
+    /// Tries `operation` until it returns something other than `WouldBlock`, and waits for
+    /// readiness in between. Spends one operation of the budget.
     #[inline]
     pub(crate) fn poll_io<R>(
         &self,
@@ -122,8 +124,8 @@ impl<T: AsFd> Async<T> {
         self.poll_draining(direction, cx, operation, |_| false)
     }
 
-    /// As [`Self::poll_io`], for an operation on a stream of bytes that could move `most`: one that moves less has found
-    /// the end of what there was.
+    /// Does as [`Self::poll_io`], for an operation on a stream of bytes that could move `most`. An
+    /// operation that moves less has moved all that there was.
     #[inline]
     pub(crate) fn poll_bytes(
         &self,
@@ -135,7 +137,8 @@ impl<T: AsFd> Async<T> {
         self.poll_draining(direction, cx, operation, |&moved| REPORTS_ENDS && 0 < moved && moved < most)
     }
 
-    /// The loop under both: readiness ends when the operation would block, or has `drained` what there was.
+    /// The loop under both: readiness ends when the operation would block, or has `drained` what
+    /// there was. An operation that was interrupted is repeated.
     #[inline]
     fn poll_draining<R>(
         &self,
@@ -163,7 +166,7 @@ impl<T: AsFd> Async<T> {
         }
     }
 
-    /// Polls for a read: tries `operation` until it does not say that it would block.
+    /// Polls for a read: tries `operation` until it returns something other than `WouldBlock`.
     ///
     /// # Errors
     ///
@@ -193,15 +196,13 @@ impl<T: AsFd> Async<T> {
         self.poll_io(Direction::Read, cx, operation)
     }
 
-    /// Polls for a write: tries `operation` until it does not say that it would block.
+    /// Polls for a write: tries `operation` until it returns something other than `WouldBlock`.
+    ///
+    /// See [`write_with`](Self::write_with), which is this in a loop.
     ///
     /// # Errors
     ///
     /// Those of the operation.
-    ///
-    /// # Examples
-    ///
-    /// See [`write_with`](Self::write_with), which is this in a loop.
     pub fn poll_write_with<R>(
         &self,
         cx: &mut Context<'_>,
@@ -210,20 +211,20 @@ impl<T: AsFd> Async<T> {
         self.poll_io(Direction::Write, cx, operation)
     }
 
-    /// Tries `operation` whenever the descriptor is readable, until it does not say that it would block.
+    /// Tries `operation` whenever the descriptor is readable, until it returns something other than
+    /// `WouldBlock`.
+    ///
+    /// See [`Async`] for an example.
     ///
     /// # Errors
     ///
     /// Those of the operation.
-    ///
-    /// # Examples
-    ///
-    /// See [`Async`].
     pub async fn read_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         poll_fn(|cx| self.poll_read_with(cx, &mut operation)).await
     }
 
-    /// Tries `operation` whenever the descriptor is writable, until it does not say that it would block.
+    /// Tries `operation` whenever the descriptor is writable, until it returns something other than
+    /// `WouldBlock`.
     ///
     /// # Errors
     ///
@@ -247,13 +248,13 @@ impl<T: AsFd> Async<T> {
         poll_fn(|cx| self.poll_write_with(cx, &mut operation)).await
     }
 
-    /// An error if the runtime that it belongs to was shut down, or was left behind by a fork.
+    /// Returns an error if the runtime of the descriptor was shut down, or left behind by a fork.
     #[inline]
     pub(crate) fn check_open(&self) -> io::Result<()> {
         self.reactor.check_reports()
     }
 
-    /// What is known of its readiness.
+    /// Returns what is known of the descriptor's readiness.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }

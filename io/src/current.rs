@@ -1,9 +1,10 @@
-//! Which reactor serves this thread.
+//! Which reactor serves a thread.
 //!
-//! An executor says so in two ways: it wraps [`enter`](crate::driver::enter) around the loop of each worker, and it leaves a
-//! function that finds the reactor of any other thread ([`set_finder`]). Where neither has an answer (no runtime was ever
-//! started in this process, and a foreign executor makes a socket) a reactor of our own serves, with a thread that does
-//! nothing else.
+//! An executor says so in two ways. It wraps [`enter`](crate::driver::enter) around the loop of
+//! each worker, and it leaves a function that finds the reactor of any other thread
+//! ([`set_finder`]). Where neither has an answer (a foreign executor makes a socket, and no runtime
+//! was ever started in this process), a reactor of our own serves, with a thread that does nothing
+//! else.
 
 use crate::fork::PerProcess;
 use crate::proxy::on_behalf;
@@ -16,9 +17,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Finds the reactor of a thread that is not inside of [`enter`](crate::driver::enter).
 pub type Finder = fn() -> io::Result<Arc<Reactor>>;
 
+/// Set once, by the first [`set_finder`].
 static FINDER: OnceLock<Finder> = OnceLock::new();
 
-/// Says how to find the reactor of a thread that is not inside of [`enter`](crate::driver::enter). The first call counts.
+/// Sets the function that finds the reactor of a thread that is not inside of
+/// [`enter`](crate::driver::enter). The first call counts; later ones have no effect.
 ///
 /// # Examples
 ///
@@ -35,7 +38,9 @@ pub fn set_finder(finder: Finder) {
 
 /// Calls `f` with the reactor that serves this thread, and the number of the shard for its timers.
 pub(crate) fn with<R>(f: impl FnOnce(&Arc<Reactor>, usize) -> R) -> io::Result<R> {
-    // SAFETY: `f` is called in this frame, and cannot keep the reference.
+    // SAFETY: the reference must not outlive this frame. `f` is called in this frame, and cannot
+    // keep the reference: it has to accept one of any lifetime, so neither `R` nor what `f`
+    // captures can hold it.
     if let Some((reactor, shard)) = unsafe { scope::served() } {
         reactor.check_here()?;
         return Ok(f(reactor, shard));
@@ -45,24 +50,26 @@ pub(crate) fn with<R>(f: impl FnOnce(&Arc<Reactor>, usize) -> R) -> io::Result<R
     Ok(f(&reactor, usize::MAX))
 }
 
-/// The reactor of a thread that is served by none. Apart, so that threads that are do not pay for it.
+/// Returns the reactor of a thread that is not inside of `enter`. Not inlined, so that other
+/// threads do not pay for it.
 #[inline(never)]
 fn find() -> io::Result<Arc<Reactor>> {
     match FINDER.get() {
         Some(finder) => finder(),
-        // Its thread is for everybody, and inherits the priority of the thread that starts it.
+        // By a proxy if the thread is lowered: the thread that is started serves all tasks, and
+        // inherits the priority of the one that starts it.
         None => on_behalf(fallback),
     }
 }
 
-/// The shard for a timer made on this thread.
+/// Returns the shard for a timer made on this thread.
 pub(crate) fn timers() -> io::Result<&'static Shard> {
     with(|reactor, shard| reactor.shard(shard))
 }
 
-/// The reactor that serves when there is no runtime.
+/// Returns the reactor that serves when there is no runtime.
 fn fallback() -> io::Result<Arc<Reactor>> {
-    // That of a parent has no thread in the child.
+    // One for each process: the parent's reactor has no thread in the child.
     static FALLBACK: PerProcess<Mutex<Option<Arc<Reactor>>>> = PerProcess::new();
     let mut fallback = FALLBACK.get().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(reactor) = &*fallback {
@@ -75,11 +82,13 @@ fn fallback() -> io::Result<Arc<Reactor>> {
     Ok(reactor)
 }
 
+/// Takes turns for ever.
 fn drive(reactor: &Reactor) {
     let mut woken = Vec::new();
     loop {
         if let Err(error) = reactor.turn(Wait::Unless(&|| false), &mut woken) {
-            // Nothing that a descriptor of ours can do; and without a way to tell anybody, waiting is better than burning.
+            // No descriptor of ours causes an error. There is no caller to return one to, and a
+            // pause is better than a busy loop.
             eprintln!("giveway-io: waiting for I/O failed: {error}");
             std::thread::sleep(std::time::Duration::from_millis(100));
         }

@@ -1,16 +1,21 @@
-//! Timers of the poll that goes on: they are not registered before it is over.
+//! Timers that the poll under way has started: they are registered when the poll returns.
 //!
-//! A timer wakes its task. While the task is being polled there is nothing to wake, so a timer that it waits for can be
-//! registered when the poll returns, and one that is dropped before that never is. Most are: an operation with a timeout
-//! usually ends in the poll that made the timeout, or in the next. Made and dropped like that a timer costs a look at the
-//! clock and some stores to a list of the thread's own: no lock, no reference count, no memory.
+//! A timer wakes its task. A task that is being polled need not be woken, so its timers are kept in
+//! a list of the thread, and go to the shard when the poll returns `Pending`. A timer that is
+//! dropped before that is never registered. Most timers are dropped early: an operation with a
+//! timeout usually ends in the poll that created the timeout, or in the next. A timer that is
+//! created and dropped in one poll costs a look at the clock and some stores to a thread-local
+//! list: no lock, no reference count, no memory.
 //!
-//! Only for timers that are waited for with the waker of the task itself, and that is told by its *address*: combinators
-//! that poll their parts with the task's own context pass it on. An executor that is nested in the task has a waker of
-//! its own, and blocks the thread until it is woken; its timers must not wait for the task's poll to return.
+//! Only timers that are polled with the waker of the task itself are deferred. The waker is
+//! recognized by its *address*: combinators that poll their parts with the task's own context pass
+//! that address on. An executor nested in the task has a waker of its own and blocks the thread
+//! until that is woken, so its timers must not wait for the task's poll to return.
 //!
-//! A timer may be moved to another thread within the poll, and dropped or waited for there. The list is this thread's
-//! alone, so the other one leaves word at the shard (`Shard::remove`), and it is read when the list comes there.
+//! A timer may be sent to another thread within the poll, and dropped or moved to another time
+//! there. The list belongs to the thread that deferred the timer, so the other thread leaves a word
+//! at the shard (`Shard::remove`, `Shard::reset`). The word is read when the list comes to the
+//! shard.
 
 use crate::scope;
 use crate::timer::{Deferred, Shard, Timer};
@@ -19,12 +24,17 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 
-/// The timers that are to be registered when the outermost poll on this thread returns.
+/// The timers to register when the outermost poll on this thread returns. Only this thread reads or
+/// writes the list.
 struct List {
-    // Whether there is anything in the list: one load at the end of each poll.
+    /// Whether the list holds anything: one load at the end of each poll.
     any: Cell<bool>,
-    // A serial of zero: it was dropped. Without a destructor, which makes the thread-local cheaper to get at: `free` frees it.
+    /// The deferred timers, in the order of their serials. A serial of zero marks a timer that was
+    /// dropped; the last entry never has it, since `cancel` pops those. `ManuallyDrop` keeps the
+    /// thread-local without a destructor, which makes access cheaper; [`free`] frees the memory.
     timers: RefCell<ManuallyDrop<Vec<Deferred>>>,
+    /// The serial of this thread's next timer. At a multiple of the block size the thread takes a
+    /// new block first.
     next_serial: Cell<u64>,
 }
 
@@ -38,49 +48,56 @@ thread_local! {
     };
 }
 
-/// A longer list is not kept for the next poll.
+/// The capacity, in timers, above which a list's memory is not kept for the next poll.
 const KEEP: usize = 1_024;
 
-/// Polls a task: `poll` is to use this waker. For executors, on threads that are inside of [`enter`](crate::driver::enter);
-/// elsewhere it makes no difference.
+/// Polls a task with `poll`, which has to use this waker. For executors, on threads that are inside
+/// of [`enter`](crate::driver::enter); elsewhere it only calls `poll`.
 ///
-/// Registers the timers that the task waits for when `poll` returns. A task that is done waits for none. If the reactor was
-/// closed meanwhile, the task is woken instead.
+/// If `poll` returns `Pending`, the timers that the task waits for are registered. A task that is
+/// done waits for none. If the reactor was closed meanwhile, the task is woken instead.
 ///
-/// # Examples
-///
-/// See the page of the [module](crate::driver).
+/// See the [module](crate::driver) for an example.
 #[inline]
 pub fn poll_task<T>(waker: &Waker, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    // 1. Name the poll. `defer` compares the wakers of timers with this one.
     let ended = Ended(scope::begin_poll(waker));
     let result = poll();
+    // 2. Register what the poll has deferred. Only the outermost poll does: the list is that of its
+    //    task. `defer_no_more` comes first, because `register` clones the waker, and a clone may
+    //    start a timer: one that was deferred now would miss the list, and step 3 would forget it.
     if any() && ended.0.is_none() && result.is_pending() {
         scope::defer_no_more();
         register(waker);
     }
+    // 3. End the poll last: before step 2 this would drop the list instead of registering it.
     drop(ended);
     result
 }
 
+/// Ends a poll when it is dropped, also if the task panics. Holds the poll around this one.
 struct Ended(scope::Outer);
 
 impl Drop for Ended {
     #[inline]
     fn drop(&mut self) {
         scope::end_poll(self.0);
-        // The task has ended, or panicked: nothing waits for what is left, or it is polled again first.
+        // The poll was the outermost, and the list was not registered: the task is done, or has
+        // panicked. Nothing waits for these timers: one that outlives its task is polled again
+        // before it is waited for.
         if any() && self.0.is_none() {
             forget();
         }
     }
 }
 
-/// Whether timers were deferred.
+/// Returns whether timers are deferred on this thread.
 #[inline]
 pub(crate) fn any() -> bool {
     LIST.with(|list| list.any.get())
 }
 
+/// Takes the list out, and leaves it empty.
 fn take() -> Vec<Deferred> {
     LIST.with(|list| {
         list.any.set(false);
@@ -88,6 +105,8 @@ fn take() -> Vec<Deferred> {
     })
 }
 
+/// Drops the list of a poll that nothing waits for. Tells the shard that these timers never come,
+/// so that it keeps no word of another thread about them.
 #[cold]
 fn forget() {
     let timers = take();
@@ -97,24 +116,31 @@ fn forget() {
     keep(timers);
 }
 
-/// Registers what was deferred, all of it with this waker: that of the outermost poll in the current scope, which
-/// [defers no more](scope::defer_no_more).
+/// Registers all deferred timers with this waker: that of the outermost poll in the current scope.
+/// The caller has called [`scope::defer_no_more`].
 #[cold]
 pub(crate) fn register(waker: &Waker) {
+    // 1. Take the list. The wakers that are cloned in step 2 run code of others, which may drop or
+    //    move a timer of the list: it finds the list empty, and leaves a word at the shard.
     let mut timers = take();
+    // 2. Clone the wakers, before the shard's lock is taken: no code of others runs under it.
     for deferred in timers.iter_mut().filter(|deferred| deferred.timer.serial != 0) {
         deferred.waker = Some(waker.clone());
     }
-    // A shard that is not attended any more was lent, and then the list was registered before.
+    // 3. Hand the list to the shard, which reads the words under its lock. A thread that attends no
+    //    shard any more has lent it: `lend` registered the list then, and nothing was deferred
+    //    since.
     let refused = scope::attended().is_some_and(|shard| !shard.insert_deferred(&mut timers));
+    // 4. Drop the wakers of timers that were not added, without the lock.
     keep(timers);
     if refused {
-        // The runtime is shut down. The task finds out when it polls its timer, wherever that is.
+        // 5. The reactor is closed. The task finds out when it polls its timer, in whichever
+        //    runtime that is.
         waker.wake_by_ref();
     }
 }
 
-/// Keeps the memory of a list for the next poll.
+/// Keeps the memory of a list for the next poll, unless timers were deferred meanwhile.
 fn keep(mut timers: Vec<Deferred>) {
     timers.clear();
     timers.shrink_to(KEEP);
@@ -125,35 +151,39 @@ fn keep(mut timers: Vec<Deferred>) {
     });
 }
 
-/// A number that no other timer of the process has, and larger than those that this thread has had before, and than those
-/// that any thread had before this one called [`new_serials`].
+/// Returns a serial that no other timer of the process has. It is larger than each that this thread
+/// has had before, and than each that any thread had before this one last called [`new_serials`].
 pub(crate) fn next_serial() -> u64 {
     const BLOCK: u64 = 1 << 16;
     static BLOCKS: AtomicU64 = AtomicU64::new(1);
     LIST.with(|list| {
         let next = list.next_serial.get();
-        // Ordering: relaxed; all that matters is that a block is taken once.
+        // Ordering: relaxed; all that matters is that each block is taken once.
         let serial = if next.is_multiple_of(BLOCK) { BLOCKS.fetch_add(1, Relaxed) * BLOCK } else { next };
         list.next_serial.set(serial + 1);
         serial
     })
 }
 
-/// The thread comes to serve a shard: its serials are larger than those of any thread that has served it before. Returns the
-/// number of its first poll.
+/// Makes the serials of this thread larger than those of every thread that has attended its shard
+/// before. Called when the thread begins to serve a reactor. Returns the number from which the
+/// polls of its scope are counted.
 pub(crate) fn new_serials() -> u64 {
     static SCOPES: AtomicU64 = AtomicU64::new(1);
     LIST.with(|list| list.next_serial.set(0));
-    // Ordering: relaxed; all that matters is that no other scope has it. There is a number for each poll of many years.
+    // Ordering: relaxed; all that matters is that no other scope has the number. The bits below
+    // leave a number for each poll of many years.
     SCOPES.fetch_add(1, Relaxed) << 40
 }
 
-/// The thread serves no shard any more: frees the list.
+/// Frees the list: the thread serves no shard any more.
 pub(crate) fn free() {
     drop(take());
 }
 
-/// Defers a timer: the shard that it will go to, and its place in the list. None if it is to be registered at once.
+/// Defers a timer. Returns the shard that it goes to and its place in the list, or `None` if it has
+/// to be registered at once: the waker is not that of the task being polled, or the shard is that
+/// of a parent process.
 #[inline]
 pub(crate) fn defer(timer: Timer, waker: &Waker) -> Option<(&'static Shard, usize)> {
     let shard = scope::defers_to(waker).filter(|shard| !shard.is_elsewhere())?;
@@ -166,7 +196,8 @@ pub(crate) fn defer(timer: Timer, waker: &Waker) -> Option<(&'static Shard, usiz
     Some((shard, place))
 }
 
-/// Calls `f` with this thread's list if a timer is still in its place there. False if it is not.
+/// Calls `f` with this thread's list if the timer is still in its place there. Returns whether it
+/// is. The serial tells the timer from one in the same place of another list.
 #[inline]
 fn with_deferred(place: usize, serial: u64, f: impl FnOnce(&mut Vec<Deferred>)) -> bool {
     LIST.with(|list| {
@@ -183,21 +214,22 @@ fn with_deferred(place: usize, serial: u64, f: impl FnOnce(&mut Vec<Deferred>)) 
     })
 }
 
-/// Whether a timer is still in this thread's list.
+/// Returns whether the timer is still in this thread's list.
 pub(crate) fn has(place: usize, serial: u64) -> bool {
     with_deferred(place, serial, |_| ())
 }
 
-/// Drops a timer that is still in this thread's list. False if it is not.
+/// Drops a timer that is still in this thread's list. Returns whether it was there.
 #[inline]
 pub(crate) fn cancel(place: usize, serial: u64) -> bool {
     with_deferred(place, serial, |timers| {
+        // Not removed: that would change the places of the timers behind it.
         timers[place].timer.serial = 0;
         while timers.pop_if(|last| last.timer.serial == 0).is_some() {}
     })
 }
 
-/// Moves a timer that is still in this thread's list to another time. False if it is not there.
+/// Moves a timer that is still in this thread's list to another time. Returns whether it was there.
 pub(crate) fn reset(place: usize, Timer { serial, deadline }: Timer) -> bool {
     with_deferred(place, serial, |timers| timers[place].timer.deadline = deadline)
 }
@@ -265,7 +297,8 @@ mod tests {
         });
     }
 
-    /// What outlives the poll in which its task ended is registered where it is polled next, and leaves nothing behind.
+    /// A timer that outlives the poll in which its task ended is registered where it is polled
+    /// next, and leaves nothing behind.
     #[test]
     fn a_timer_that_outlives_its_task_leaves_nothing_behind() {
         in_worker(|waker, shard| {

@@ -1,10 +1,11 @@
-//! Noticing a `fork`.
+//! Detection of a `fork`.
 //!
-//! A child has the parent's memory and descriptors, but none of its threads. A reactor from before the fork would take
-//! sockets and timers, and nobody would ever look at it. Worse, its epoll is the parent's own: whoever registers,
-//! deregisters or waits there from the child does so in the parent. So the child counts its forks, a reactor remembers the
-//! count it was made under, and everything that would reach the kernel or wait asks first: one load of a line that is
-//! hardly ever written.
+//! A child has the parent's memory and descriptors, but none of its threads. A reactor from before
+//! the fork would accept sockets and timers that no thread ever serves. Worse, its epoll instance
+//! is the parent's own: a registration, deregistration or wait in the child takes effect in the
+//! parent. So each child counts its forks, and a reactor remembers the count at which it was made.
+//! Everything that would reach the kernel or wait compares the two first: one load of a line that
+//! is hardly ever written.
 
 use std::io;
 use std::ptr;
@@ -13,11 +14,13 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
+/// How many forks lie behind this process, as far as the handler has seen them. Written by a child
+/// while it has only one thread.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Tells a process from the children that it forks.
 ///
-/// Not from those that are made behind the back of the C library, by the system call itself.
+/// Children that are made without the C library, by the system call itself, are not told apart.
 ///
 /// # Examples
 ///
@@ -33,15 +36,15 @@ pub struct Birth(u32);
 impl Birth {
     /// Remembers this process.
     ///
-    /// # Examples
-    ///
-    /// See [`Birth`].
+    /// See [`Birth`] for an example.
     pub fn here() -> Self {
         static HANDLER: std::sync::Once = std::sync::Once::new();
         extern "C" fn in_child() {
             FORKS.fetch_add(1, Relaxed);
         }
-        // SAFETY: the handler is async-signal-safe: it increments an atomic.
+        // SAFETY: the handler must be async-signal-safe, since it runs in the child: it only
+        // increments an atomic. It stays valid for as long as the process runs, being a function.
+        // The other two handlers are absent.
         HANDLER.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(in_child));
         });
@@ -49,19 +52,18 @@ impl Birth {
         Self(FORKS.load(Relaxed))
     }
 
-    /// Whether this process is a fork of the one that was remembered.
+    /// Returns whether this process is a fork of the one that was remembered.
     ///
-    /// # Examples
-    ///
-    /// See [`Birth`].
+    /// See [`Birth`] for an example.
     #[inline]
     pub fn is_elsewhere(self) -> bool {
         FORKS.load(Relaxed) != self.0
     }
 }
 
-/// A value that a process does not share with its parent: a child makes its own, and leaves the other alone. What a lock in it
-/// guards may be half changed there, and the thread that holds the lock is not.
+/// A value that a process does not share with its parent: a child makes its own, and leaves the
+/// parent's alone. What a lock in the parent's value guards may be half changed in the child, where
+/// the thread that holds the lock does not exist.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T>(AtomicPtr<(Birth, T)>);
 
@@ -70,12 +72,15 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The value of this process, which is made at the first call and never freed.
+    /// Returns the value of this process, which is made at the first call and never freed.
     pub(crate) fn get(&self) -> &'static T {
-        // Ordering: acquire, here and below, partner of the release with which the pointer was stored.
+        // Ordering: acquire, here and below, partner of the release half of the compare-and-swap
+        // that stored the pointer: the value is seen whole.
         let mut current = self.0.load(Acquire);
         loop {
-            // SAFETY: null, or from a box that was leaked, and to which nobody has a mutable reference.
+            // SAFETY: the pointer is null, or comes from `Box::into_raw`, so it is aligned and its
+            // value is initialized (which the acquire shows). The box is leaked, so the value lives
+            // for ever, and no mutable reference to it exists.
             match unsafe { current.as_ref() } {
                 Some((birth, value)) if !birth.is_elsewhere() => return value,
                 _ => {}
@@ -84,7 +89,8 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
             match self.0.compare_exchange(current, new, AcqRel, Acquire) {
                 Ok(_) => current = new,
                 Err(other) => {
-                    // SAFETY: it comes from a box, and no other thread has seen it.
+                    // SAFETY: the pointer comes from `Box::into_raw` above. It was not stored, so
+                    // no other thread has it, and it is not used again.
                     drop(unsafe { Box::from_raw(new) });
                     current = other;
                 }
@@ -93,7 +99,7 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
     }
 }
 
-/// The error of what would need the threads of a runtime from before the fork.
+/// Returns the error of what would need the threads of a runtime from before the fork.
 #[cold]
 pub(crate) fn no_threads() -> io::Error {
     io::Error::other(
@@ -102,7 +108,7 @@ pub(crate) fn no_threads() -> io::Error {
     )
 }
 
-/// The error of a descriptor from before the fork.
+/// Returns the error of a descriptor from before the fork.
 #[cold]
 pub(crate) fn no_report() -> io::Error {
     io::Error::other(
@@ -120,15 +126,16 @@ mod tests {
     fn a_child_does_not_touch_a_lock_that_was_held_at_the_fork() {
         static VALUE: PerProcess<Mutex<u32>> = PerProcess::new();
         let held = VALUE.get().lock().unwrap();
-        // SAFETY: the child makes a value, and ends without running anything of this process's.
+        // SAFETY: the child makes a value, and ends without running code of the other threads or
+        // destructors.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let free = VALUE.get().try_lock().is_ok() && std::ptr::eq(VALUE.get(), VALUE.get());
-            // SAFETY: ends the child.
+            // SAFETY: no requirements. Ends the child without running exit handlers.
             unsafe { libc::_exit(i32::from(!free)) };
         }
         let mut status = 0;
-        // SAFETY: waits for our own child, and writes to `status`.
+        // SAFETY: `status` can be written to. The process waits for its own child.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "the child found the parent's lock");
         drop(held);

@@ -1,13 +1,15 @@
-//! Who has the turn at the reactor, as far as others need to know who want to sleep there.
+//! What a thread that wants to sleep in the reactor has to know of the thread that has the turn.
 //!
-//! Of the threads that drive a reactor one has to be in it when all sleep, or nobody hears of a socket. Who finds the turn
-//! taken may sleep elsewhere if whoever has it waits there, and also if he *returns*: a thread that drives the reactor, awake,
-//! comes by here before it sleeps. But not if he only passes (a monitor, a thread that is no worker): then he who wants to
-//! sleep comes again. See `reactor.md`.
+//! Of the threads that drive a reactor one has to be in it when all sleep, or no thread hears of a
+//! socket. A worker that finds the turn taken may sleep elsewhere if the holder waits there, and
+//! also if the holder *returns*: a thread that drives the reactor and is awake comes by here before
+//! it sleeps. If the holder only passes (the monitor, or a thread that is no worker), the worker
+//! comes again. See `reactor.md`.
 //!
-//! Why not come again in any case: of two workers, one that serves a pair of sockets and one that has nothing to do, the idle
-//! one would always end up in the reactor, take the next event from the other, and leave that one idle: a switch of threads
-//! for every answer, for as long as nothing puts both to sleep at once.
+//! Coming again in any case would be slow. Of two workers, one that serves a pair of sockets and
+//! one that has nothing to do, the idle one would always end up in the reactor, take the next event
+//! from the other, and leave that one idle: a switch of threads for every answer, for as long as
+//! the two do not sleep at once.
 
 #[cfg(all(test, giveway_loom))]
 use loom::sync::atomic::{AtomicU8, fence};
@@ -15,39 +17,45 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 #[cfg(not(all(test, giveway_loom)))]
 use std::sync::atomic::{AtomicU8, fence};
 
-/// What becomes of the one who has the turn.
+/// What the thread that has the turn does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// He is gone in a moment, or the turn is free.
+    /// It gives the turn back in a moment, and need not come again; or the turn is free.
     Passes,
-    /// He is gone in a moment, and tries to get the turn again before he sleeps.
+    /// It gives the turn back in a moment, and tries to get it again before it sleeps.
     Returns,
-    /// He waits here, and if he is woken he returns.
+    /// It waits in its turn, and once it is woken it returns.
     Waits,
 }
 
-/// Who has the turn.
+/// What the holder of the turn has said: a [`Who`]. Written by the holder, under the lock of the
+/// turn; read by threads that find the turn taken.
 #[derive(Debug)]
 pub(crate) struct Holder(AtomicU8);
 
 impl Holder {
+    /// Makes the word of a turn that is free.
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(Who::Passes as u8))
     }
 
-    /// For whoever has the turn to say. Before he gives it back he says that he [passes](Who::Passes).
+    /// Says what the thread that has the turn does next. Before it gives the turn back it says that
+    /// it [passes](Who::Passes).
     pub(crate) fn is(&self, who: Who) {
-        // Ordering: relaxed; the lock of the turn orders what its holders say. For those who do not have it see `ask`.
+        // Ordering: relaxed; the lock of the turn orders what its holders say. For threads that do
+        // not have the turn see `ask`.
         self.0.store(who as u8, Relaxed);
     }
 
-    /// For whoever has tried to get the turn, in vain. He who is said to return or to wait had the turn then, or has got it
-    /// since.
+    /// Returns what the holder does next, for a thread that has just found the turn taken. A thread
+    /// that is said to return or to wait had the turn at that try, or has got it since.
     pub(crate) fn ask(&self) -> Who {
-        // Ordering: acquire fence, partner of the release with which the last holder but one gave the turn back. The read that
-        // found the lock taken was relaxed, and saw a write that continues that release. So what he said last, that he
-        // passes, is the oldest that we can see: a word from an earlier turn would be about one who may sleep by now. (It
-        // takes three workers, each with such a word about the next, to go wrong without: more than the model has.)
+        // Ordering: acquire fence, partner of the release with which the holder before the present
+        // one gave the turn back. The read that found the lock taken was relaxed, and saw a write
+        // that continues that release. So the oldest word that is visible here is what that holder
+        // said last: that it passes. Without the fence a word from an earlier turn could be read,
+        // about a thread that may sleep by now. (It takes three workers, each with such a word
+        // about the next, for that to go wrong: more than the model has.)
         fence(Acquire);
         match self.0.load(Relaxed) {
             returns if returns == Who::Returns as u8 => Who::Returns,
@@ -65,7 +73,8 @@ mod models {
     use loom::thread;
     use std::sync::atomic::Ordering::Release;
 
-    /// The lock of the turn, and who has it. A word: loom's locks make those wait who only try.
+    /// The lock of the turn, and what its holder has said. The lock is a plain word: loom's locks
+    /// make a thread wait that only tries.
     struct Turn {
         taken: AtomicBool,
         holder: Holder,
@@ -90,7 +99,8 @@ mod models {
             self.taken.store(false, Release);
         }
 
-        /// A worker goes to sleep. True if it does so outside of the reactor; not if it does so there, or still tries.
+        /// A worker goes to sleep. Returns true if it does so outside of the reactor; false if it
+        /// does so there, or still tries.
         fn sleeps_outside(&self) -> bool {
             for _ in 0..2 {
                 if self.try_take() {
@@ -106,9 +116,11 @@ mod models {
         }
     }
 
-    /// Two workers look, and go to sleep, while somebody passes by who is none: one of them is in the reactor.
+    /// Two workers look and go to sleep, while a thread that is no worker passes by: one of the
+    /// workers is in the reactor.
     ///
-    /// Red if whoever passes is taken for one who returns, and if one who returns does not take back his word.
+    /// Red if a thread that passes is taken for one that returns, and if a thread that returns does
+    /// not take its word back.
     #[test]
     fn sleepers_against_passer() {
         let mut builder = loom::model::Builder::new();

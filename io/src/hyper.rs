@@ -1,4 +1,4 @@
-//! What hyper asks of a runtime: its clock. Streams have hyper's traits themselves.
+//! Hyper's clock, which hyper asks of a runtime. Streams implement hyper's traits themselves.
 
 use crate::time;
 use ::hyper::rt;
@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 /// Hyper's timeouts, kept by the timers of the runtime that polls the connection.
 ///
-/// Give it to the builder of a connection, by its method `timer`. Hyper then ends what takes too long, if its
-/// `header_read_timeout` and the like are set; without a timer some of these panic.
+/// Give it to the builder of a connection, by its method `timer`. Hyper then ends what takes too
+/// long, if its `header_read_timeout` and the like are set; without a timer some of these panic.
 ///
 /// # Panics
 ///
-/// As [`time::sleep`] does: when a sleep is first polled, if there is no runtime and none can be started.
+/// As [`time::sleep`] does: when a sleep is first polled, if there is no runtime and none can be
+/// started.
 ///
 /// # Examples
 ///
@@ -37,7 +38,8 @@ impl rt::Timer for Timer {
         Box::pin(time::sleep_until(deadline))
     }
 
-    /// Moves the sleep, where hyper would make another: that would be an allocation a request.
+    /// Moves the sleep. Hyper's own way would be to make another, which is an allocation for each
+    /// request.
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<time::Sleep>() {
             Some(sleep) => sleep.reset(new_deadline),

@@ -1,8 +1,8 @@
 //! Sockets and timers for the Giveway runtime, on [`polling`].
 //!
-//! Every operation spends one of the task's [budget](giveway_budget), so that a socket which always has data does not
-//! starve its neighbours. Everything works in tasks of any executor: where no Giveway runtime is current the default one
-//! serves, or, if none was ever started, a thread of this crate.
+//! Every operation spends one of the task's [budget](giveway_budget), so a socket that always has
+//! data does not starve its neighbours. Everything works in tasks of any executor: where no Giveway
+//! runtime is current the default one serves, or, if none was ever started, a thread of this crate.
 
 mod alarm;
 mod async_io;
@@ -68,7 +68,7 @@ pub mod driver {
     //!                     return Ok(output);
     //!                 }
     //!             }
-    //!             // Asked with the turn in hand: a bell that rings later is heard in there.
+    //!             // Asked with the turn in hand: a bell that rings later calls the thread back.
     //!             let turn = reactor.turn(Wait::Unless(&|| bell.rung.load(SeqCst)), &mut woken)?;
     //!             assert_eq!(turn, Turn::Taken, "nobody else takes turns here");
     //!             wake_all(&mut woken);

@@ -1,47 +1,54 @@
-//! How to wake up in time: who sleeps until a timer is due gets up a little too soon, and stays awake for the rest.
+//! How to wake up in time: a thread that sleeps until a timer is due gets up a little too soon, and
+//! stays awake for the rest.
 //!
-//! The kernel wakes nobody at the moment he asked for. It allows itself some slack, to wake several at once: on Linux a
-//! thousandth of the time, or the slack of the thread if that is more, which is known ([`slack`]). And then a CPU that was idle
-//! has to wake up first, and the thread has to get it: a few microseconds on a busy machine, fifty and more on a virtual one.
-//! How many is much the same from one sleep to the next, so it can be learnt. Both are asked for in advance. Who wakes up
-//! sooner by most of the slack sleeps again.
+//! The kernel never wakes a sleeper exactly on time. It allows itself some slack, to wake several
+//! sleepers at once: on Linux a thousandth of the time, or the slack of the thread if that is more.
+//! This part is known ([`slack`]). Then a CPU that was idle has to wake up first, and the thread
+//! has to get it: a few microseconds on a busy machine, fifty and more on a virtual one. This part
+//! is much the same from one sleep to the next, so it can be learnt. A sleep is shorter by both. A
+//! thread that is woken too soon by most of the slack sleeps again.
 //!
-//! Getting up sooner is paid for with a CPU that spins, so two things bound it. What is expected is less than what was
-//! mostly seen: too soon moves it by a half of the error, too late by a sixteenth, and it is never more than
-//! [`MOST`]. And a thread spins for the time that it sleeps divided by [`SHARE`], and for [`MOST`] once beyond that, however
-//! close together timers are or however much wake-ups vary: then it gets up later, and finds several timers due.
+//! Getting up sooner is paid for with a CPU that spins, so two things bound it. First, the expected
+//! lateness stays below what was mostly seen: a wake-up sooner than expected moves it by a half of
+//! the error, a later one by a sixteenth, and it is never more than [`MOST`]. Second, a thread
+//! spins for at most the time that it has slept divided by [`SHARE`], and for [`MOST`] once beyond
+//! that, however close together timers are and however much wake-ups vary. Beyond that it gets up
+//! later, and finds several timers due.
 //!
-//! Plain numbers, for whoever has the turn at the reactor; nothing here knows a clock.
+//! Plain numbers, for the thread that has the turn at the reactor; nothing here reads a clock.
 
 use crate::sys::slack;
 
-/// In nanoseconds. Whoever is later than that counts as so late: what is beyond is not the waking of a CPU, but another thread
-/// that has it.
+/// The most that a wake-up counts as late, in nanoseconds. What is beyond is not the waking of a
+/// CPU, but another thread that has the CPU. Also the limit of the time awake that later sleeps
+/// have to make up for.
 const MOST: u64 = 50_000;
 
-/// The time slept, divided by this, may be spent awake: a quarter of a microsecond after a sleep of a millisecond. Timers are 2 µs
-/// late in the middle with that, and 1 µs with four times as much.
+/// The time slept, divided by this, may be spent awake: a quarter of a microsecond after a sleep of
+/// a millisecond. With that the median timer is 2 µs late; with four times as much time awake it is
+/// 1 µs.
 const SHARE: u64 = 4_000;
 
-/// What whoever takes the turn knows of earlier sleeps.
+/// What the thread that takes the turn knows of earlier sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Punctual {
-    // How late a sleeper is expected to wake up.
+    /// How late a sleeper is expected to wake up, in nanoseconds.
     late: u64,
-    // The time spent awake that sleeps have not made up for.
+    /// The time spent awake that sleeps have not made up for, in nanoseconds.
     awake: u64,
 }
 
 /// How long to sleep, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sleep {
-    /// What the kernel is to be told.
+    /// What the kernel is told: it wakes the thread no sooner.
     pub(crate) shortest: u64,
-    /// When its timer goes off, at the latest.
+    /// When the kernel's timer goes off at the latest.
     longest: u64,
 }
 
 impl Sleep {
+    /// Returns a sleep whose timer goes off within `time`, if that is not zero.
     fn at_most(time: u64) -> Option<Self> {
         let shortest = time - slack(time);
         (time > 0).then_some(Self { shortest, longest: shortest + slack(shortest) })
@@ -49,15 +56,15 @@ impl Sleep {
 }
 
 impl Punctual {
-    /// How long to sleep for what is due after `left` nanoseconds; `None` if not at all.
+    /// Returns how long to sleep for what is due after `left` nanoseconds; `None` if not at all.
     pub(crate) fn sleep_for(&self, left: u64) -> Option<Sleep> {
         Sleep::at_most(left.saturating_sub(self.late.min(MOST.saturating_sub(self.awake))))
     }
 
-    /// Somebody has slept as long as he was to, or longer.
+    /// Learns from a sleep that was not cut short and took `slept` nanoseconds.
     pub(crate) fn slept(&mut self, sleep: Sleep, slept: u64) {
         self.awake = self.awake.saturating_sub(slept / SHARE);
-        // Sooner says nothing: the slack was not used up.
+        // A sooner wake-up says nothing: the kernel has not used its slack up.
         let Some(late) = slept.checked_sub(sleep.longest) else { return };
         let late = late.min(MOST);
         self.late = match late.checked_sub(self.late) {
@@ -66,7 +73,7 @@ impl Punctual {
         };
     }
 
-    /// Somebody was awake for so long until something was due.
+    /// Notes that a thread was awake for this long until something was due.
     pub(crate) fn stayed_awake(&mut self, nanos: u64) {
         self.awake = self.awake.saturating_add(nanos);
     }
@@ -78,7 +85,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// As after sleeps of a millisecond from each of which somebody has woken up so late.
+    /// Returns what is known after sleeps of a millisecond, each of which ended late by one of
+    /// `late`.
     fn after(late: impl IntoIterator<Item = u64>) -> Punctual {
         let (mut punctual, sleep) = (Punctual::default(), Sleep::at_most(MS).unwrap());
         late.into_iter().for_each(|late| punctual.slept(sleep, sleep.longest + late));
@@ -133,7 +141,7 @@ mod tests {
             let (mut awake, mut asleep) = (0, 0);
             for _ in 0..100_000 {
                 let mut left = step;
-                // Never late, so that the rest has to be waited for.
+                // The sleep is never late, so the rest has to be spent awake.
                 while let Some(sleep) = punctual.sleep_for(left) {
                     punctual.slept(sleep, sleep.longest);
                     asleep += sleep.longest;

@@ -1,17 +1,20 @@
-//! The second thread that waits in the reactor, beside the one that has the turn.
+//! The second thread that waits in the reactor, beside the thread that has the turn.
 //!
-//! A worker that leaves its turn with a task in hand leaves the reactor unattended until the poll of that task is over. An
-//! executor whose polls are long sends a second idle worker here: it waits on the same epoll descriptor, and is the one that
-//! the kernel wakes while the first is away. While both wait the kernel wakes the one that came last, so a first that serves
-//! short polls keeps its events; an executor whose polls are all short should not send a second all the same, for what the
+//! A worker that leaves its turn with a task in hand leaves the reactor unattended until the poll
+//! of that task is over. An executor whose polls are long sends a second idle worker here. It waits
+//! on the same epoll descriptor, and is the thread that the kernel wakes while the first is away.
+//! While both wait the kernel wakes the one that came last, so a first that serves short polls
+//! keeps its events. An executor whose polls are all short should still not send a second: what the
 //! first itself makes ready within a poll wakes the second.
 //!
-//! The second is an extra. It never takes the place of the first: a worker that finds the turn free takes that, and the
-//! promise that one thread waits in the reactor when all sleep, the horizon of timers and the spin for punctuality are the
-//! first's alone. What a second changes is where calls go. Two threads that wait on one epoll descriptor can each be handed
-//! the call that was meant for the other, and so can a thread that only looks. The rule: *a call that reaches another place
-//! is passed on if that place is taken*. If it is not, the thread that tried it has held its lock after the call, so the next
-//! thread that takes the place sees what was written before the call, and asks for it before it waits. See `reactor.md`.
+//! The second is an extra. It never takes the place of the first: a worker that finds the turn free
+//! takes that. The promise that one thread waits in the reactor when all sleep, the horizon of
+//! timers and the spin for punctuality concern the first alone. What a second changes is where
+//! calls go. Of two threads that wait on one epoll descriptor each can be handed the call that was
+//! meant for the other, and so can a thread that only looks. The rule: *a call that reaches another
+//! place is passed on if that place is taken*. If it is not, the thread that tried the place's lock
+//! has held it after the call was made. So the next thread that takes the place sees what was
+//! written before the call, and it looks for that before it waits. See `reactor.md`.
 
 use crate::sys::Events;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,12 +41,13 @@ impl Place {
 /// The place of the second.
 #[derive(Debug)]
 pub(crate) struct Second {
+    /// The place: locked by the thread that is in it. Only ever tried, never waited for.
     events: Mutex<Events>,
-    // Whether a thread is here. Written by it, under the lock; a hint for others.
+    /// Whether a thread is in the place. Written by that thread, under the lock; a hint for others.
     taken: AtomicBool,
 }
 
-/// A thread is in the second place until this is dropped.
+/// Holds the second place until it is dropped.
 pub(crate) struct Seated<'a> {
     second: &'a Second,
     pub(crate) events: MutexGuard<'a, Events>,
@@ -67,28 +71,29 @@ impl Second {
         Some(Seated { second: self, events })
     }
 
-    /// Whether a thread is here: a hint.
+    /// Returns whether a thread is in the place: a hint.
     pub(crate) fn is_taken(&self) -> bool {
         // Ordering: relaxed; a wrong answer costs one wake-up, or the wait for the next look.
         self.taken.load(Relaxed)
     }
 
-    /// Whether a call for this place has to be passed on by the thread that was handed it.
+    /// Returns whether a call for this place has to be passed on by the thread that was handed it.
     #[must_use = "a call that is dropped is a lost wake-up"]
     pub(crate) fn must_hear(&self) -> bool {
         must_hear(&self.events)
     }
 }
 
-/// Whether a thread is in the place with this lock, and has to hear a call that another was handed.
+/// Returns whether a thread is in the place with this lock, and has to hear a call that another
+/// thread was handed.
 ///
-/// If not, the lock was taken and released here after the call. A thread that takes it later sees what was written before the
-/// call.
+/// If not, the lock was taken and released here after the call was made. A thread that takes it
+/// later sees what was written before the call.
 pub(crate) fn must_hear<T>(lock: &Mutex<T>) -> bool {
     try_lock(lock).is_none()
 }
 
-/// The guard, unless another thread has it.
+/// Returns the guard, unless another thread has it.
 pub(crate) fn try_lock<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match lock.try_lock() {
         Ok(guard) => Some(guard),

@@ -1,17 +1,21 @@
-//! One registered file descriptor: what is known of its readiness, and who waits for it.
+//! One registered file descriptor: what is known of its readiness, and which tasks wait for it.
 //!
-//! The poller reports edges: once, when a direction becomes ready. So readiness is kept here until an operation finds out
-//! that it is over. A direction is one word: a bit that says ready, and above it a tick that every event advances. Who
-//! finds the descriptor not ready after all clears the bit only if the tick is still the one it saw: an event that came
-//! in between is not wiped out. The tick has 61 bits, and the word is compared whole (tokio 6133, PR 6134 and 8331 are
-//! about a tick that was cut short; each direction has its own, tokio PR 8221).
+//! The poller reports edges: an event comes once, when a direction becomes ready. So readiness is
+//! kept here until an operation finds that it is over. A direction is one word: a bit for ready,
+//! two more bits, and above them a tick that every event advances. An operation that finds the
+//! descriptor not ready clears the bit only if the word is still the one it saw, so it does not
+//! wipe out an event that came in between. The tick has 61 bits, and the word is compared whole
+//! (tokio 6133, PR 6134 and 8331 are about a tick that was cut short; each direction has its own,
+//! tokio PR 8221).
 //!
-//! Of a new descriptor nothing is known. An operation takes it for ready, and finds out: that is one system call, where
-//! waiting for the first report would be two. A caller that waits for readiness itself waits for a report, and the first one
-//! comes by itself: a registration is answered with an event for what is ready at that time.
+//! Nothing is known of a new descriptor. An operation takes it for ready and finds out, which is
+//! one system call; waiting for the first report would be two. A caller that waits for readiness
+//! itself waits for a report. The first report always comes: the kernel answers a registration with
+//! an event for what is ready at that time.
 //!
-//! An operation that moved less than it could has usually moved all that there was, and need not be followed by one that
-//! finds nothing. Not so once an event has told of something beyond the data: an end, an error, an urgent byte.
+//! An operation that moved less than it could has usually moved all that there was, and need not be
+//! followed by one that finds nothing. This does not hold once an event has told of something
+//! beyond the data: an end, an error, an urgent byte.
 
 use crate::proxy::on_behalf;
 use crate::reactor::wake_all;
@@ -23,66 +27,82 @@ use std::sync::atomic::{
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Reading or writing. Accepting and receiving read; connecting and sending write.
+/// The direction of an operation. Accepting and receiving read; connecting and sending write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
     Write,
 }
 
-/// What a direction looked like at a moment.
+/// The state of a direction as an operation saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen(u64);
 
+/// An operation is worth a try.
 const READY: u64 = 1;
-/// Nobody will report anything any more: the direction is always ready, for an error.
+/// No more events will come: the direction is always ready, and its operations fail.
 const CLOSED: u64 = 2;
-/// There is, or was, more than data: what is moved in part may be followed by it, without an event of its own.
+/// An event has told of more than data. It may follow a short read or write without an event of its
+/// own. Never cleared.
 const MORE: u64 = 4;
+/// What an event adds to the word. Zero ticks: nothing was reported yet.
 const TICK: u64 = 8;
 
 impl Seen {
-    /// Whether an operation is worth a try.
+    /// Returns whether an operation is worth a try.
     pub(crate) fn is_ready(self) -> bool {
         self.0 & READY != 0
     }
 
-    /// Whether it is ready because an event said so, and not because nothing is known of it yet.
+    /// Returns whether the direction is ready because an event said so, and not because nothing is
+    /// known of it yet.
     pub(crate) fn is_reported(self) -> bool {
         self.is_ready() && self.0 >= TICK
     }
 }
 
+/// One direction of a source.
 #[derive(Debug, Default)]
 struct Half {
+    /// `READY`, `CLOSED`, `MORE` and the tick. Written by events and by operations that find it not
+    /// ready; read by every operation.
     state: AtomicU64,
+    /// The tasks that wait. An event writes `state` before it takes them.
     waiting: Mutex<Waiting>,
 }
 
-/// Everybody who waits, each once. Taken as a whole by every event: who still wants something comes again. So nobody's
-/// place can be lost to another (smol PR 170), and a future that is dropped leaves a waker that is woken once in vain.
+/// The wakers of all tasks that wait in one direction, each once.
 ///
-/// On a descriptor where nothing ever happens such wakers would pile up. So when there are many the older half is woken:
-/// those who still wait come again, and the others are gone. If it comes to that again within a second, they are many.
+/// Every event takes the list as a whole: a task that still wants something comes again. So no task
+/// can take the place of another (smol PR 170). A future that is dropped leaves a waker behind,
+/// which is woken once without effect.
+///
+/// On a descriptor where nothing ever happens such wakers would pile up. So when the list reaches a
+/// limit, the older half is woken: tasks that still wait come again, and the other wakers are gone.
+/// If the limit is reached again within a second, the wakers belong to tasks that wait, and the
+/// limit is doubled.
 #[derive(Debug, Default)]
 struct Waiting {
+    /// In the order in which they came.
     wakers: Vec<Waker>,
-    // How many are many, and since when.
+    /// The limit and when it was set, if that was since the last event. `MANY` otherwise.
     many: Option<(usize, Instant)>,
 }
 
-/// More wakers than this are taken for remains.
+/// The first limit: a list that reaches this length may consist of wakers that dropped futures left
+/// behind.
 const MANY: usize = 64;
 
 impl Waiting {
-    /// Adds somebody. Returns whom to wake, for want of room.
+    /// Takes the waker and adds it, unless the list has it. Returns wakers to wake, if the list has
+    /// reached its limit.
     fn add(&mut self, waker: &mut Option<Waker>) -> Vec<Waker> {
         let Some(waker) = waker.take_if(|waker| !self.wakers.iter().any(|known| known.will_wake(waker))) else {
             return Vec::new();
         };
         let evicted =
             if self.wakers.len() >= self.many.map_or(MANY, |(many, _)| many) { self.evict() } else { Vec::new() };
-        // Almost always it is one task.
+        // Almost always one task waits, and the first push would reserve room for four.
         if self.wakers.is_empty() {
             self.wakers.reserve_exact(1);
         }
@@ -90,6 +110,7 @@ impl Waiting {
         evicted
     }
 
+    /// Takes the older half out, or doubles the limit if that was done a moment ago.
     #[cold]
     fn evict(&mut self) -> Vec<Waker> {
         let (len, now) = (self.wakers.len(), Instant::now());
@@ -106,7 +127,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Ready in both directions for operations, and reported in none.
+    /// Makes a source that is ready in both directions for operations, and reported in none.
     pub(crate) fn new() -> Self {
         let half = || Half { state: AtomicU64::new(READY), waiting: Mutex::default() };
         Self { halves: [half(), half()] }
@@ -116,12 +137,15 @@ impl Source {
         &self.halves[direction as usize]
     }
 
+    /// Returns the state of a direction.
     pub(crate) fn look(&self, direction: Direction) -> Seen {
-        // Ordering: acquire, partner of the RMW in `set_ready`. The kernel orders what we then read from the descriptor.
+        // Ordering: acquire, partner of the RMW in `set`. What an operation then reads from the
+        // descriptor is ordered by the kernel.
         Seen(self.half(direction).state.load(Acquire))
     }
 
-    /// An operation moved less than it could, after it had seen the descriptor ready.
+    /// Ends readiness after an operation that saw `seen` and moved less than it could, unless an
+    /// event has told of more than data.
     #[inline]
     pub(crate) fn drained(&self, direction: Direction, seen: Seen) {
         if seen.0 & MORE == 0 {
@@ -129,7 +153,7 @@ impl Source {
         }
     }
 
-    /// An operation found the descriptor not ready, after it had seen it so.
+    /// Ends readiness after an operation that saw `seen` and found the descriptor not ready.
     pub(crate) fn clear(&self, direction: Direction, seen: Seen) {
         if seen.0 & CLOSED != 0 {
             return;
@@ -138,27 +162,34 @@ impl Source {
         let _newer = self.half(direction).state.compare_exchange(seen.0, seen.0 & !READY, AcqRel, Relaxed);
     }
 
-    /// An event: the direction is ready, and there is `more` than data. Adds those who wait for it to `woken`.
+    /// Marks the direction as ready, for an event. `more`: there is more than data. Adds the wakers
+    /// of the tasks that wait for it to `woken`.
     pub(crate) fn set_ready(&self, direction: Direction, more: bool, woken: &mut Vec<Waker>) {
         self.set(direction, if more { READY | MORE } else { READY }, woken);
     }
 
-    /// There will be no more events: from now on it is always ready. Adds those who wait to `woken`.
+    /// Marks both directions as ready for good: there will be no more events. Adds the wakers of
+    /// all tasks that wait to `woken`.
     pub(crate) fn close(&self, woken: &mut Vec<Waker>) {
         self.set(Direction::Read, READY | CLOSED, woken);
         self.set(Direction::Write, READY | CLOSED, woken);
     }
 
+    /// Sets `bits`, advances the tick and takes the wakers.
     fn set(&self, direction: Direction, bits: u64, woken: &mut Vec<Waker>) {
         let half = self.half(direction);
-        // Ordering: AcqRel, partner of `look`. It comes before the lock is taken: see `wait_until`.
+        // 1. Set the bits before the list is taken: see `wait_until`.
+        //
+        // Ordering: AcqRel, partner of the load in `look`.
         let _before = half.state.fetch_update(AcqRel, Relaxed, |state| Some((state | bits) + TICK));
+        // 2. Take the list. In the other order a task could look at the bits and join the list in
+        //    between, and would miss this event.
         let mut waiting = lock(&half.waiting);
         waiting.many = None;
         woken.append(&mut waiting.wakers);
     }
 
-    /// Whether anybody waits.
+    /// Returns whether a waker is in a list, of a task that waits or of a future that was dropped.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.halves.iter().any(|half| !lock(&half.waiting).wakers.is_empty())
     }
@@ -169,7 +200,8 @@ impl Source {
         self.poll_until(direction, cx, Seen::is_ready)
     }
 
-    /// Waits until the direction is reported as ready, unless it was before and no operation has found otherwise.
+    /// Waits until the direction is reported as ready. Returns at once if it was reported before
+    /// and no operation has found otherwise.
     pub(crate) fn poll_reported(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Seen> {
         self.poll_until(direction, cx, Seen::is_reported)
     }
@@ -180,20 +212,24 @@ impl Source {
         if is_met(seen) { Poll::Ready(seen) } else { self.wait_until(direction, cx, is_met) }
     }
 
+    /// Joins the list of tasks that wait, unless the condition is met by now.
     fn wait_until(&self, direction: Direction, cx: &mut Context<'_>, is_met: fn(Seen) -> bool) -> Poll<Seen> {
         let half = self.half(direction);
-        // Cloned, and dropped if it is there already, outside of the lock: that is somebody else's code.
+        // 1. Clone the waker outside of the lock. It is dropped outside too if the list has it
+        //    already. Both are code of others.
         let mut waker = Some(cx.waker().clone());
         let added = on_behalf(|| {
             let mut waiting = lock(&half.waiting);
-            // Once more, under the lock. An event sets the bit first and takes the list second: if its bit is not there yet,
-            // it has yet to take the list, with us in it.
+            // 2. Look once more, under the lock. An event sets its bits first and takes the list
+            //    second. If the bits are not there yet, the event has yet to take the list, and
+            //    finds this waker in it.
             let seen = self.look(direction);
             if is_met(seen) { Err(seen) } else { Ok(waiting.add(&mut waker)) }
         });
         match added {
             Err(seen) => Poll::Ready(seen),
             Ok(mut evicted) => {
+                // 3. Without the lock: wakers are code of others.
                 wake_all(&mut evicted);
                 Poll::Pending
             }
@@ -223,7 +259,7 @@ mod tests {
         assert!(source.look(Read).is_ready());
     }
 
-    /// Who waits for readiness itself is not told of what nobody has reported.
+    /// A caller that waits for readiness itself is not told of what no event has reported.
     #[test]
     fn a_new_source_is_ready_for_operations_and_reported_as_nothing() {
         let source = Source::new();
@@ -296,7 +332,7 @@ mod tests {
         assert!(woken[0].will_wake(&first) && woken[1].will_wake(&second));
     }
 
-    /// A future that is dropped leaves its waker behind; so many of them must not stay for ever.
+    /// A future that is dropped leaves its waker behind. A list must not keep such wakers for ever.
     #[test]
     fn the_wakers_of_futures_that_are_gone_do_not_pile_up() {
         let source = Source::new();
@@ -310,7 +346,7 @@ mod tests {
         assert_eq!(kept, MANY / 2 + 1, "the older half was woken and let go");
     }
 
-    /// As many as really wait all find room.
+    /// A list has room for as many tasks as really wait.
     #[test]
     fn many_who_wait_do_not_drive_each_other_out_for_ever() {
         let source = Source::new();

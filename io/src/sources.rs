@@ -1,33 +1,37 @@
-//! The registered sources of a reactor, each under the key that the kernel reports its events with.
+//! The registered sources of a reactor, each under the key with which the kernel reports its
+//! events.
 //!
-//! A key is an index and a generation. An event may be on its way while its source is deregistered and another takes the
-//! index: the generation tells them apart, so that no source is said to be ready because another was. Generations wrap
-//! around: on a machine of 64 bits after four billion registrations, all of which would have to come within one turn.
+//! A key is an index and a generation. An event may be on its way while its source is deregistered
+//! and another source takes the index. The generation tells the two apart, so that no source is
+//! marked ready by an event of another. Generations wrap around: on a machine of 64 bits after four
+//! billion registrations, all of which would have to come within one turn.
 
 use crate::source::Source;
 use slab::Slab;
 use std::io;
 use std::sync::Arc;
 
-/// How many bits of a key are the index.
+/// The number of bits of a key that hold the index.
 const INDEX_BITS: u32 = if usize::BITS == 64 { 32 } else { 20 };
 
-/// No index is as large: `sys.rs` has keys of its own at the upper end.
+/// Every index is below this. Keys at the upper end belong to `sys.rs`.
 const MOST: usize = (1 << INDEX_BITS) - 3;
 
 fn index_of(key: usize) -> usize {
     key & ((1 << INDEX_BITS) - 1)
 }
 
+/// The sources, by their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    // With the key of each.
+    /// Each source with its key.
     slab: Slab<(usize, Arc<Source>)>,
+    /// The number of registrations so far: the generation of the last key.
     registrations: usize,
 }
 
 impl Sources {
-    /// Adds a source, and returns it with its key.
+    /// Adds a source. Returns its key and the source.
     pub(crate) fn insert(&mut self) -> io::Result<(usize, Arc<Source>)> {
         let entry = self.slab.vacant_entry();
         if entry.key() >= MOST {
@@ -40,12 +44,12 @@ impl Sources {
         Ok((key, source))
     }
 
-    /// The source with this key, unless it is gone.
+    /// Returns the source with this key, unless it was removed.
     pub(crate) fn get(&self, key: usize) -> Option<&Source> {
         self.slab.get(index_of(key)).filter(|(of, _)| *of == key).map(|(_, source)| &**source)
     }
 
-    /// Takes out the source with this key.
+    /// Removes the source with this key.
     pub(crate) fn remove(&mut self, key: usize) -> Option<Arc<Source>> {
         self.get(key)?;
         Some(self.slab.remove(index_of(key)).1)

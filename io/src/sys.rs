@@ -1,6 +1,7 @@
 //! The system call under a turn.
 //!
-//! Two ways with one face: epoll by itself on Linux, `polling` elsewhere and with the feature `portable`. Both in edge mode.
+//! Two implementations with one interface: epoll itself on Linux, `polling` elsewhere and with the
+//! feature `portable`. Both in edge mode.
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 pub(crate) use epoll::{Events, REPORTS_ENDS, TWO_MAY_WAIT, Waiter, slack};
@@ -10,11 +11,14 @@ pub(crate) use portable::{Events, REPORTS_ENDS, TWO_MAY_WAIT, Waiter, slack};
 /// What the kernel reported of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
+    /// The key with which the descriptor was registered.
     pub(crate) key: usize,
     pub(crate) readable: bool,
     pub(crate) writable: bool,
-    /// There will be no other event for the end of the direction.
+    /// There is more to read than data (an end, an error, an urgent byte), and no other event tells
+    /// of it.
     pub(crate) more_to_read: bool,
+    /// As `more_to_read`, for writing.
     pub(crate) more_to_write: bool,
 }
 
@@ -33,7 +37,7 @@ mod epoll {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::time::Duration;
 
-    /// The keys of our own eventfds; `polling` keeps the one above them to itself.
+    /// Returns the key of a place's eventfd. `polling` keeps the key above these to itself.
     const fn call_key(place: Place) -> usize {
         match place {
             Place::First => usize::MAX - 1,
@@ -44,38 +48,46 @@ mod epoll {
     /// Whether two threads can wait at once.
     pub(crate) const TWO_MAY_WAIT: bool = true;
 
-    /// Whether the end of a stream is told from data. Then a read that took less than it could has taken all, and need not
-    /// be followed by one that finds nothing: half of all reads, where requests are answered one by one.
+    /// Whether events tell the end of a stream from data. If they do, a read that took less than it
+    /// could has taken all, and need not be followed by one that finds nothing: half of all reads,
+    /// where requests are answered one by one.
     pub(crate) const REPORTS_ENDS: bool = true;
 
     thread_local! {
-        // The timer slack of this thread when it first waited, in nanoseconds: mostly the default, 50 µs.
+        /// The timer slack of this thread when it first waited, in nanoseconds: mostly the default,
+        /// 50 µs.
         static SLACK: u64 = own_slack() as u64;
     }
 
-    /// How much later than it was told the kernel may set off its timer, in nanoseconds as the timeout is: a thousandth, and no
-    /// less than the thread's own slack, unless [`precisely`] lowers that.
+    /// Returns how much later than it was told the kernel may set off its timer, in nanoseconds as
+    /// the timeout is: a thousandth of the timeout, at most 0.1 s, and no less than the thread's
+    /// own slack unless [`precisely`] lowers that.
     pub(crate) fn slack(timeout: u64) -> u64 {
         let least = SLACK.with(|&slack| slack);
         (timeout / 1_000).min(100_000_000).max(if is_short(timeout) { 0 } else { least })
     }
 
-    /// Whether the thread's own slack is so much of the timeout that it cannot be asked for in advance.
+    /// Returns whether the thread's own slack is more than half of the timeout: too much to be
+    /// asked for in advance.
     fn is_short(timeout: u64) -> bool {
         SLACK.with(|&slack| slack > timeout / 2)
     }
 
     fn prctl(option: c_int, nanoseconds: c_ulong) -> c_int {
-        // SAFETY: the two options that it is called with read or change a number of the calling thread, and no memory.
+        // SAFETY: `option` is `PR_GET_TIMERSLACK` or `PR_SET_TIMERSLACK`. Both take no pointer;
+        // they read or change a number of the calling thread. All arguments have the type that the
+        // call reads.
         unsafe { libc::prctl(option, nanoseconds, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }
     }
 
+    /// Returns the timer slack of the calling thread, in nanoseconds.
     fn own_slack() -> c_ulong {
         prctl(libc::PR_GET_TIMERSLACK, 0).try_into().unwrap_or(0)
     }
 
-    /// Calls `wait` with a timer slack of a microsecond if the timeout is short. Only for the time of the call: a new thread or
-    /// process inherits the slack of the thread that starts it, and a task may start some.
+    /// Calls `wait` with a timer slack of a microsecond if the timeout is short. The slack is put
+    /// back after the call: a new thread or process inherits the slack of the thread that starts
+    /// it, and a task may start some.
     fn precisely<R>(timeout: Duration, wait: impl FnOnce() -> R) -> R {
         if !u64::try_from(timeout.as_nanos()).is_ok_and(is_short) {
             return wait();
@@ -87,7 +99,8 @@ mod epoll {
         result
     }
 
-    /// What the kernel takes for a time, on CPUs of every width. `libc` has the C library's, which on some of 32 bits is shorter.
+    /// The kernel's type for a time, on CPUs of every width. `libc` has the C library's, which is
+    /// shorter on some CPUs of 32 bits.
     #[repr(C)]
     struct KernelTimespec {
         seconds: i64,
@@ -101,16 +114,16 @@ mod epoll {
         }
     }
 
-    /// How many events one turn takes.
+    /// The number of events that one turn takes at most.
     const EVENTS: usize = 256;
 
     pub(crate) struct Waiter {
         poller: Poller,
-        // An eventfd for each place. In edge mode every write is an event, so nobody has to read it: one system call to notify,
-        // none to be notified.
+        /// An eventfd for each place. In edge mode every write is an event, so no thread has to
+        /// read it: one system call to notify, none to be notified.
         first: OwnedFd,
         second: OwnedFd,
-        // The kernel knows no finer timeout.
+        /// Whether the kernel knows no finer timeout. Set by a thread that was refused one.
         only_milliseconds: AtomicBool,
     }
 
@@ -126,7 +139,8 @@ mod epoll {
             let notifier = |place| {
                 let notifier = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
                 let event = polling::Event::readable(call_key(place));
-                // SAFETY: the descriptor is closed when the poller is: both are dropped together.
+                // SAFETY: the descriptor is open, and must not be used by the poller after it is
+                // closed. Both are dropped together, with no call of the poller in between.
                 unsafe { poller.add_with_mode(notifier.as_raw_fd(), event, PollMode::Edge)? };
                 io::Result::Ok(notifier)
             };
@@ -150,7 +164,8 @@ mod epoll {
                 Some(timeout) if !timeout.is_zero() && !self.only_milliseconds.load(Relaxed) => {
                     precisely(timeout, || self.wait_nanoseconds(events, timeout))
                 }
-                // For one that does not fit into the older call `rustix` would make the newer one. The caller comes back.
+                // A timeout that does not fit into the older call would make `rustix` use the newer
+                // one, so it is cut. The caller comes back.
                 timeout => {
                     let longest = Duration::from_millis(i32::MAX as u64);
                     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout.min(longest)).ok());
@@ -160,8 +175,8 @@ mod epoll {
             };
             match result {
                 Err(Errno::INTR) | Ok(()) => Ok(()),
-                // A kernel from before 5.11, or a filter of system calls from before it: timers are up to a millisecond
-                // late there. The caller comes back.
+                // A kernel from before 5.11, or a filter of system calls from before it: timers are
+                // up to a millisecond late there. The caller comes back.
                 Err(Errno::NOSYS | Errno::PERM) if !self.only_milliseconds.load(Relaxed) => {
                     self.only_milliseconds.store(true, Relaxed);
                     Ok(())
@@ -170,12 +185,16 @@ mod epoll {
             }
         }
 
-        /// `rustix` rounds a timeout up to milliseconds, if it may run on a kernel that knows nothing finer.
+        /// Waits with a timeout in nanoseconds. Not through `rustix`, which rounds a timeout up to
+        /// milliseconds if it may run on a kernel that knows nothing finer.
         fn wait_nanoseconds(&self, events: &mut Events, timeout: Duration) -> Result<(), Errno> {
             let timeout = KernelTimespec::from(timeout);
             let room = events.0.spare_capacity_mut();
-            // SAFETY: the descriptor is open; the buffer is ours to be written to, as long as we say, and of the layout that
-            // the kernel has for an event, as `rustix` declares it; the timeout is readable; no signal mask is given.
+            // SAFETY: the descriptor is open for the length of the call. `room` is ours to be
+            // written to, for as many events as its length says, and its entries have the layout
+            // that the kernel has for an event, as `rustix` declares it. The timeout is readable
+            // and has the kernel's layout. No signal mask is given, which a null pointer and the
+            // size zero say.
             let found = unsafe {
                 libc::syscall(
                     libc::SYS_epoll_pwait2,
@@ -190,7 +209,8 @@ mod epoll {
             let Ok(found) = usize::try_from(found) else {
                 return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
             };
-            // SAFETY: the kernel has written so many, into the spare capacity of an empty vector.
+            // SAFETY: the vector was empty, so its first entries are those of `room`. The kernel
+            // has written `found` of them, and not more than there is room for.
             unsafe { events.0.set_len(found) };
             Ok(())
         }
@@ -207,7 +227,8 @@ mod epoll {
 
     pub(crate) struct Events(Vec<epoll::Event>);
 
-    // SAFETY: an event's data may be a pointer, and here is always a number.
+    // SAFETY: an event's data may be a pointer, which must not be used on another thread. Here it
+    // is always a number.
     unsafe impl Send for Events {}
 
     impl Events {
@@ -223,7 +244,7 @@ mod epoll {
             self.0.clear();
         }
 
-        /// Whether the thread in that place was called.
+        /// Returns whether the thread in that place was called.
         pub(crate) fn calls(&self, place: Place) -> bool {
             self.0.iter().any(|event| event.data.u64() as usize == call_key(place))
         }
@@ -260,7 +281,7 @@ mod epoll {
         use super::*;
         use std::mem::{offset_of, size_of};
 
-        /// As the kernel declares it: two numbers of 64 bits, on every CPU.
+        /// The kernel declares it as two numbers of 64 bits, on every CPU.
         #[test]
         fn a_time_has_the_layout_that_the_kernel_wants() {
             assert_eq!(size_of::<KernelTimespec>(), 16);
@@ -282,13 +303,13 @@ mod portable {
     use std::os::fd::{AsRawFd, BorrowedFd};
     use std::time::Duration;
 
-    /// The end of a stream may come with the last bytes, and nothing says so.
+    /// The end of a stream may come with the last bytes, and no event says so.
     pub(crate) const REPORTS_ENDS: bool = false;
 
-    /// `polling` makes the second wait until the first is done.
+    /// `polling` lets one thread wait at a time.
     pub(crate) const TWO_MAY_WAIT: bool = false;
 
-    /// None that is known of: see the other one.
+    /// Returns zero: no slack is known of. See the implementation with epoll.
     pub(crate) fn slack(_timeout: u64) -> u64 {
         0
     }
@@ -308,7 +329,8 @@ mod portable {
         }
 
         pub(crate) fn add(&self, fd: BorrowedFd<'_>, key: usize) -> io::Result<()> {
-            // SAFETY: the caller keeps the descriptor open until it is deleted.
+            // SAFETY: the descriptor has to stay open until it is deleted, or the poller dropped.
+            // The caller of `Reactor::register` sees to that.
             unsafe { self.poller.add_with_mode(fd.as_raw_fd(), polling::Event::all(key), PollMode::Edge) }
         }
 
@@ -326,7 +348,7 @@ mod portable {
 
         pub(crate) fn notify(&self, place: Place) {
             debug_assert_eq!(place, Place::First, "nobody is in the second place");
-            // Fails for want of a descriptor that it has had from the start.
+            // Fails only without a descriptor that `polling` has had from the start.
             let _never = self.poller.notify();
         }
     }
@@ -346,7 +368,7 @@ mod portable {
             self.0.clear();
         }
 
-        /// Calls are no events of `polling`, and nobody waits beside the first.
+        /// Returns false: calls are no events of `polling`, and no thread waits beside the first.
         pub(crate) fn calls(&self, _place: Place) -> bool {
             false
         }

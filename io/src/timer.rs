@@ -1,15 +1,17 @@
-//! Pending timers: a shard a core, and one for everybody else.
+//! Pending timers: a shard for each core, and one for all other threads.
 //!
-//! Most timers never fire: they are the timeouts of what comes in time. So making one and dropping it again has to be
-//! cheap. One that is dropped in the poll that made it never comes here (see `deferred`). One that does is written down
-//! in a list, and only when somebody asks which is next are those that are still there moved into a heap. One that is
-//! dropped leaves its place in the list or the heap behind, and both are swept when half of their places are dead.
+//! Most timers never fire: they are timeouts of operations that end in time. So creating and
+//! dropping a timer has to be cheap. A timer that is dropped in the poll that created it never
+//! comes here (see `deferred`). A timer that does is appended to a list. Only when a thread asks
+//! which timer is next, those of the list that still exist are moved into a heap. A timer that is
+//! dropped leaves its place in the list or the heap behind; both are swept when half of their
+//! places are dead.
 //!
-//! Shards are never freed, and used again by the next reactor: a timer points to its shard without counting, whatever
-//! becomes of its runtime. Serials are unique in the process, so a timer from before finds nothing of its own there, and
-//! nothing of anybody else's.
+//! Shards are never freed, and the next reactor uses them again. So a timer points to its shard
+//! without a reference count, whatever becomes of its runtime. Serials are unique in the process: a
+//! timer of an earlier runtime finds neither its own entry in the shard nor that of another.
 //!
-//! Times are nanoseconds since the first of them was asked for.
+//! Times are nanoseconds since the clock was first read.
 
 use crate::fork::{Birth, PerProcess};
 use crate::proxy::on_behalf;
@@ -26,32 +28,33 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// No timer.
+/// The time of no timer.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Below this many dead places they are not swept.
+/// The number of dead places up to which they are not swept.
 const SWEEP_FROM: usize = 64;
 
+/// Returns when the clock was first read.
 fn epoch() -> Instant {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     *EPOCH.get_or_init(Instant::now)
 }
 
-/// Room for so many timers is kept.
+/// The number of timers whose memory is always kept.
 const KEEP_ROOM: usize = 4_096;
 
-/// When a moment is.
+/// Converts an instant to a time.
 pub(crate) fn time_of(instant: Instant) -> u64 {
     instant.saturating_duration_since(epoch()).as_nanos().try_into().unwrap_or(NEVER - 1)
 }
 
-/// The moment at a time, as far as there are moments.
+/// Converts a time to an instant, at most 30 years after the first: later instants may not exist.
 pub(crate) fn instant_of(time: u64) -> Instant {
     let far = Duration::from_secs(60 * 60 * 24 * 365 * 30);
     epoch() + Duration::from_nanos(time).min(far)
 }
 
-/// The clock of every reactor: nanoseconds since somebody first looked at it.
+/// Returns the time on the clock of all reactors: nanoseconds since the clock was first read.
 ///
 /// # Examples
 ///
@@ -68,31 +71,36 @@ pub fn now() -> u64 {
 /// A shard of the pending timers.
 #[derive(Debug)]
 pub(crate) struct Shard {
+    /// No user code runs under this lock.
     timers: Mutex<Timers>,
-    // Nothing is due before this. May be too early, when the timer it stood for was dropped; never too late. Written
-    // under the lock, read without it.
+    /// No pending timer is due before this. May be too early, if the timer that it stood for was
+    /// dropped; never too late. Written under the lock, read without it.
     earliest: AtomicU64,
-    // A thread defers timers to this shard.
+    /// Whether a thread defers timers to this shard. See [`attend`](Self::attend).
     attended: AtomicBool,
-    // The process that it serves. In a child it is as good as closed; and its lock may be held by a thread that is not there.
+    /// The process that the shard serves. In a child the shard counts as closed, and its lock may
+    /// be held by a thread that does not exist there.
     birth: Birth,
 }
 
+/// What the lock of a shard guards.
 #[derive(Debug, Default)]
 struct Timers {
-    // Whom to tell of a timer that comes first. None while nobody serves the shard.
+    /// The reactor to tell of a timer that comes first. `None` while the shard is closed.
     home: Option<Arc<Home>>,
-    // Whom each wakes, by its serial.
+    /// The waker of each pending timer, by its serial. A timer that is not in here has fired or was
+    /// dropped.
     pending: HashMap<u64, Waker, BuildHasherDefault<SerialHasher>>,
-    // Deadlines and serials: those that nobody has sorted yet, and the others.
+    /// Deadlines and serials that are not sorted yet.
     fresh: Vec<(u64, u64)>,
+    /// Deadlines and serials, the earliest first.
     heap: BinaryHeap<Reverse<(u64, u64)>>,
-    // Places in the two whose timer was dropped.
+    /// The number of places in `fresh` and `heap` whose timer was dropped.
     dead: usize,
-    // Deferred timers up to this serial have come here.
+    /// Deferred timers up to this serial have come here, or never will.
     came: u64,
-    // What has become of deferred timers that have yet to come, by the doing of another thread than the one that defers them:
-    // dropped, or moved to another time. The last word counts.
+    /// Words about deferred timers that have yet to come, left by threads other than the one that
+    /// defers them: dropped (`None`), or moved to another time. The last word about a timer counts.
     early: Vec<(u64, Option<Instant>)>,
 }
 
@@ -103,22 +111,22 @@ pub(crate) struct Timer {
     pub(crate) deadline: Instant,
 }
 
-/// A timer that is registered when the poll which made it returns.
+/// A timer that is registered when the poll that created it returns.
 #[derive(Debug)]
 pub(crate) struct Deferred {
     pub(crate) timer: Timer,
-    /// None until then, and for a timer that was dropped.
+    /// `None` until then, and for a timer that was dropped.
     pub(crate) waker: Option<Waker>,
 }
 
 impl Shard {
-    /// Shards that no reactor uses.
+    /// Returns the shards that no reactor uses.
     fn free() -> MutexGuard<'static, Vec<&'static Self>> {
         static FREE: PerProcess<Mutex<Vec<&'static Shard>>> = PerProcess::new();
         FREE.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A shard of the reactor that lives there, until [`Self::release`].
+    /// Returns a shard for the reactor with this `home`, which has it until [`Self::release`].
     pub(crate) fn acquire(home: Arc<Home>) -> &'static Self {
         let free = on_behalf(|| Self::free().pop());
         let shard = free.unwrap_or_else(|| {
@@ -131,53 +139,58 @@ impl Shard {
         shard
     }
 
-    /// Gives the shards of a reactor that is gone to the next. They were closed.
+    /// Gives the shards of a reactor that is gone to the next. They are closed.
     pub(crate) fn release(shards: impl Iterator<Item = &'static Self>) {
         let shards: Vec<_> = shards.collect();
         on_behalf(|| Self::free().extend(shards));
     }
 
-    /// Whether this process is a child of the one that the shard serves.
+    /// Returns whether this process is a child of the one that the shard serves.
     #[inline]
     pub(crate) fn is_elsewhere(&self) -> bool {
         self.birth.is_elsewhere()
     }
 
-    /// Makes the calling thread the one whose deferred timers come here. False if there is one.
+    /// Makes the calling thread the one whose deferred timers come here. Returns false if another
+    /// thread is.
     ///
-    /// One at a time: whether a timer has come is told by its serial, and those of one thread come in order.
+    /// One thread at a time, because the serial of a timer tells whether it has come, and only
+    /// those of one thread come in order.
     #[must_use]
     pub(crate) fn attend(&self) -> bool {
-        // Ordering: acquire, partner of the release in `cease`: the serials that the last thread used were taken before those
-        // that this one takes next, so they are smaller.
+        // Ordering: acquire, partner of the release in `cease`. The serials that the last thread
+        // used were taken before those that this thread takes next, so they are smaller.
         !self.attended.swap(true, Acquire)
     }
 
-    /// Ends what [`Self::attend`] began.
+    /// Ends what [`Self::attend`] began: another thread may attend the shard.
     pub(crate) fn cease(&self) {
         // Ordering: release, partner of the acquire in `attend`.
         self.attended.store(false, Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Timers> {
-        // No user code runs under it: wakers are cloned before and dropped after. Threads that are served by a shard of their own
-        // take it themselves; those that are not, [on their behalf](on_behalf) if they are lowered.
+        // No user code runs under the lock: wakers are cloned before and dropped after. A thread
+        // that is served by a shard of its own takes the lock itself. For another one, which may be
+        // lowered, the callers use `on_behalf`.
         self.timers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When to look next.
+    /// Returns a time before which no timer is due.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        // Ordering: relaxed. Against a thread that is about to block for too long there are fences: see `horizon`.
+        // Ordering: relaxed. Against a thread that is about to block for too long there are fences:
+        // see `horizon`.
         self.earliest.load(Relaxed)
     }
 
-    /// Adds a timer. Whoever waits for a later one is told. False if nobody serves the shard.
+    /// Adds a timer, and calls back the thread that blocks beyond its deadline. Returns false if
+    /// the shard is closed.
     #[inline(never)]
     #[must_use]
     pub(crate) fn insert(&self, timer: Timer, waker: &Waker) -> bool {
         let mut waker = Some(waker.clone());
-        // Refused, the waker is dropped by the caller and without the lock.
+        // A waker that is refused is dropped by this thread, after the lock.
         on_behalf(|| {
             let mut timers = self.lock();
             if timers.home.is_none() {
@@ -191,8 +204,9 @@ impl Shard {
         })
     }
 
-    /// Adds the timers that were deferred, in the order of their serials. For the thread that [attends](Self::attend) the
-    /// shard. False if the shard is closed, and the timers were not added.
+    /// Adds the timers that were deferred, in the order of their serials. For the thread that
+    /// [attends](Self::attend) the shard. Returns false if the shard is closed and the timers were
+    /// not added.
     #[must_use = "the task has to be woken if its timers were refused"]
     pub(crate) fn insert_deferred(&self, deferred: &mut [Deferred]) -> bool {
         let Some(last) = deferred.last() else { return true };
@@ -200,12 +214,17 @@ impl Shard {
             return false;
         }
         let mut timers = self.lock();
+        // 1. From here on another thread that drops or moves one of these timers leaves no word: it
+        //    finds the timer in the shard, or knows that it is gone.
         timers.came = last.timer.serial;
+        // 2. Take the words that were left. They are of use for this list only, so they go also if
+        //    the shard is closed.
         let mut early = std::mem::take(&mut timers.early);
         if timers.home.is_none() {
             return false;
         }
-        // Stable: of several words about one timer the last stays last.
+        // 3. Add the timers, each as the last word about it says. The sort is stable: of several
+        //    words about one timer the last stays last.
         early.sort_by_key(|(serial, _)| *serial);
         let mut first = NEVER;
         for Deferred { timer: Timer { serial, deadline }, waker } in deferred {
@@ -217,11 +236,13 @@ impl Shard {
                 first = first.min(timers.add(Timer { serial: *serial, deadline }, waker));
             }
         }
+        // 4. Tell a thread that blocks for too long.
         self.advance(timers, first);
         true
     }
 
-    /// Deferred timers up to this serial that have not come never will: nobody waits for them any more.
+    /// Tells that deferred timers up to this serial have come or never will: nothing waits for
+    /// those that are missing. The words about them are dropped.
     pub(crate) fn expect_none_up_to(&self, serial: u64) {
         if self.is_elsewhere() {
             return;
@@ -231,20 +252,25 @@ impl Shard {
         timers.early.clear();
     }
 
-    /// A timer with this deadline was added, or none, under this lock.
+    /// Lowers `earliest` to the deadline of a timer that was added under this lock ([`NEVER`] if
+    /// none was), releases the lock, and calls back the thread that blocks beyond it.
     fn advance(&self, timers: MutexGuard<'_, Timers>, deadline: u64) {
         if deadline < self.earliest.load(Relaxed) {
             self.earliest.store(deadline, Relaxed);
-            // The new deadline is written down before the look at who blocks: see `horizon`.
+            // `earliest` is lowered before the look at the thread that blocks: see `horizon`. In
+            // the other order that thread could read the old time in between, and sleep through the
+            // new timer.
             let home = timers.home.as_ref().filter(|home| home.must_call_back(deadline)).cloned();
             drop(timers);
+            // Without the lock: it is a system call.
             if let Some(home) = home {
                 home.notify();
             }
         }
     }
 
-    /// Replaces the waker of a timer that has not fired. False if it has, or is not here yet.
+    /// Replaces the waker of a timer that has not fired. Returns false if it has, or is not here
+    /// yet.
     #[inline(never)]
     pub(crate) fn update(&self, serial: u64, waker: &Waker) -> bool {
         let known = on_behalf(|| self.lock().pending.get(&serial).map(|old| old.will_wake(waker)));
@@ -253,8 +279,8 @@ impl Shard {
             Some(true) => return true,
             Some(false) => {}
         }
-        // Cloned before the lock and dropped after it, the old one or, if the timer has fired meanwhile, the new one: either may
-        // run anything.
+        // The waker is cloned before the lock is taken and the spare is dropped after it: the old
+        // waker, or the new one if the timer has fired meanwhile. Both may run any code.
         let mut spare = waker.clone();
         on_behalf(|| {
             let mut timers = self.lock();
@@ -267,7 +293,8 @@ impl Shard {
         })
     }
 
-    /// Drops a timer, if it has not fired. One that was `deferred` may not be here yet.
+    /// Drops a timer, if it has not fired. A timer that was `deferred` and is not here yet is
+    /// dropped when it comes.
     #[inline(never)]
     pub(crate) fn remove(&self, serial: u64, deferred: bool) {
         let waker = on_behalf(|| {
@@ -281,12 +308,13 @@ impl Shard {
             }
             waker
         });
-        // Without the lock, and by the caller: it may run anything.
+        // Dropped by this thread and without the lock: a waker may run any code.
         drop(waker);
     }
 
-    /// Moves a timer to another time, if it has not fired: it wakes whom it would have woken. Its serial is `to`'s from then
-    /// on, unless it was `deferred` and is not here yet. None if it has fired.
+    /// Moves a timer to another time, if it has not fired. It keeps its waker. Returns the serial
+    /// that the timer has from then on: `to`'s, or its old one if it was `deferred` and is not here
+    /// yet. `None` if it has fired.
     #[inline(never)]
     pub(crate) fn reset(&self, serial: u64, deferred: bool, to: Timer) -> Option<u64> {
         on_behalf(|| {
@@ -306,12 +334,13 @@ impl Shard {
         })
     }
 
-    /// Fires what is due: adds the wakers to `woken`.
+    /// Fires all timers that are due: adds their wakers to `woken`.
     pub(crate) fn fire(&self, now: u64, woken: &mut Vec<Waker>) {
         if self.earliest() > now {
             return;
         }
         let mut timers = self.lock();
+        // Sort now: `fresh` may hold timers that are due.
         timers.sort();
         while let Some(&Reverse((deadline, serial))) = timers.heap.peek() {
             if deadline > now && timers.pending.contains_key(&serial) {
@@ -323,12 +352,15 @@ impl Shard {
                 None => timers.dead -= 1,
             }
         }
+        // Raised only here, under the lock, when everything below has fired or was found dead; and
+        // by `close`, when nothing is pending.
         let next = timers.heap.peek().map_or(NEVER, |Reverse((deadline, _))| *deadline);
         self.earliest.store(next, Relaxed);
         timers.shrink();
     }
 
-    /// Nobody serves it any more: fires everything.
+    /// Closes the shard: adds the wakers of all timers to `woken`. It takes no timer until a
+    /// reactor acquires it again.
     pub(crate) fn close(&self, woken: &mut Vec<Waker>) {
         let mut timers = self.lock();
         self.earliest.store(NEVER, Relaxed);
@@ -336,18 +368,18 @@ impl Shard {
         woken.extend(all.pending.into_values());
     }
 
-    /// Whether no timer is pending.
+    /// Returns whether no timer is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().pending.is_empty()
     }
 
-    /// How many are pending.
+    /// Returns how many timers are pending.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().pending.len()
     }
 
-    /// How many words were left for timers that have yet to come.
+    /// Returns how many words are left for timers that have yet to come.
     #[cfg(test)]
     pub(crate) fn words(&self) -> usize {
         self.lock().early.len()
@@ -355,6 +387,7 @@ impl Shard {
 }
 
 impl Timers {
+    /// Adds a timer. Returns its deadline as a time.
     fn add(&mut self, Timer { serial, deadline }: Timer, waker: Waker) -> u64 {
         let deadline = time_of(deadline);
         self.pending.insert(serial, waker);
@@ -362,6 +395,7 @@ impl Timers {
         deadline
     }
 
+    /// Moves the timers of `fresh` that still exist into the heap.
     fn sort(&mut self) {
         for (deadline, serial) in self.fresh.drain(..) {
             match self.pending.contains_key(&serial) {
@@ -371,6 +405,7 @@ impl Timers {
         }
     }
 
+    /// Removes the dead places, if they are more than half of all.
     fn sweep_if_worthwhile(&mut self) {
         if self.dead > SWEEP_FROM && self.dead > (self.heap.len() + self.fresh.len()) / 2 {
             let pending = &self.pending;
@@ -393,7 +428,7 @@ impl Timers {
     }
 }
 
-/// Serials are already as different as can be: one multiplication spreads them.
+/// Hashes serials. They are unique, so one multiplication is enough to spread them.
 #[derive(Debug, Default)]
 struct SerialHasher(u64);
 
@@ -417,7 +452,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// The plainest thing that can be right, beside the real one, over many random steps.
+    /// A model that is too plain to be wrong takes the same random steps as the shard.
     #[test]
     fn each_timer_fires_once_when_it_is_due_or_never_if_it_was_dropped() {
         let mut seed = 7_u64;
@@ -427,7 +462,7 @@ mod tests {
         };
         let reactor = crate::reactor::Reactor::new(0).expect("a reactor starts");
         let shard = reactor.shard(0);
-        // A waker of its own for each, so that they can be told apart.
+        // Each timer has a waker of its own, so that they can be told apart.
         let mut pending: BTreeMap<u64, (u64, u64, Waker)> = BTreeMap::new();
         let mut now = 0;
         for name in 0..50_000 {
@@ -490,7 +525,7 @@ mod tests {
         shard.remove(5, true);
         assert!(shard.insert_deferred(&mut [deferred(4, 1), deferred(5, 2)]));
         assert_eq!((shard.len(), shard.earliest()), (1, 1));
-        // Those that have come and gone leave nothing behind.
+        // Timers that have come and gone leave no words behind.
         shard.fire(10, &mut Vec::new());
         shard.remove(4, true);
         assert!(shard.lock().early.is_empty());
@@ -508,7 +543,7 @@ mod tests {
         shard.fire(25, &mut woken);
         assert_eq!(woken.len(), 1);
         assert_eq!(shard.reset(3, false, timer(4, 50)), None);
-        // One that has yet to come, moved twice.
+        // A timer that has yet to come, moved twice.
         assert_eq!(shard.reset(7, true, timer(8, 40)), Some(7));
         assert_eq!(shard.reset(7, true, timer(9, 60)), Some(7));
         assert!(shard.insert_deferred(&mut [deferred(7, 1)]));
@@ -528,7 +563,7 @@ mod tests {
         assert_eq!((shard.len(), shard.earliest()), (0, NEVER));
     }
 
-    /// A timer that is due so many nanoseconds after the epoch.
+    /// Makes a timer that is due `deadline` nanoseconds after the epoch.
     fn timer(serial: u64, deadline: u64) -> Timer {
         Timer { serial, deadline: epoch() + std::time::Duration::from_nanos(deadline) }
     }

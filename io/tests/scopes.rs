@@ -1,4 +1,5 @@
-//! Scopes of a thread, nested in each other and in polls: what the outer one had is there again, and nothing of it is lost.
+//! Scopes of a thread, nested in each other and in polls: the outer scope is restored, and nothing
+//! of it is lost.
 
 use futures::join;
 use giveway::time::{Duration, Sleep, sleep};
@@ -24,7 +25,7 @@ impl Wake for Bell {
     }
 }
 
-/// The executor of one task that the driver's page shows.
+/// The executor of one task that the page of `driver` shows.
 fn block_on<F: Future>(future: F) -> F::Output {
     let reactor = Reactor::new(1).expect("a reactor starts");
     let bell = Arc::new(Bell { rung: AtomicBool::new(true), reactor: reactor.clone() });
@@ -44,7 +45,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     })
 }
 
-/// Counts how often it was woken.
+/// Counts how often its waker is woken.
 #[derive(Default)]
 struct Counter(AtomicUsize);
 
@@ -108,7 +109,7 @@ fn a_nested_scope_that_panics_leaves_the_outer_as_it_was() {
     });
 }
 
-/// The same shard again inside of a poll, and a timer that moves while its list is on the way.
+/// A poll enters the same shard again, and a timer moves while its list is on the way.
 #[test]
 fn the_same_shard_may_be_entered_again_inside_of_a_poll() {
     let reactor = Reactor::new(1).unwrap();
@@ -132,7 +133,7 @@ fn the_same_shard_may_be_entered_again_inside_of_a_poll() {
     });
 }
 
-/// Two threads that serve one shard would mix up which deferred timers have come.
+/// Two threads that attend one shard would mix up which deferred timers have come.
 #[test]
 fn a_shard_that_two_threads_enter_loses_no_timer() {
     let reactor = Reactor::new(1).unwrap();
@@ -141,7 +142,8 @@ fn a_shard_that_two_threads_enter_loses_no_timer() {
         let mut kept = None;
         let _pending = poll_task::<()>(&waker, || {
             let mut moved = started(HOUR, &waker);
-            // Takes serials that are larger than those of `moved`, and brings them to the shard first.
+            // Takes serials that are larger than those of `moved`, and brings them to the shard
+            // first.
             std::thread::scope(|threads| {
                 threads.spawn(|| {
                     enter(&reactor, 0, || {
@@ -153,7 +155,7 @@ fn a_shard_that_two_threads_enter_loses_no_timer() {
                     });
                 });
             });
-            // On a thread that does not have its list.
+            // On a thread that does not have the list of `moved`.
             let moved = std::thread::scope(|threads| {
                 let reset = || {
                     Pin::new(&mut moved).reset(std::time::Instant::now());
@@ -168,7 +170,8 @@ fn a_shard_that_two_threads_enter_loses_no_timer() {
     });
 }
 
-/// What is lent is registered, wherever in the poll that is; and a thread that has lost its shard is served elsewhere.
+/// `lend` registers the timers of the poll, wherever in the poll it is called. A thread that has
+/// lost its shard is served elsewhere.
 #[test]
 fn lending_registers_the_timers_of_the_poll_and_losing_sends_the_others_elsewhere() {
     for keeps in [true, false] {
@@ -211,7 +214,7 @@ fn a_call_that_lent_its_shard_in_a_poll_leaves_nothing_behind_when_that_poll_end
     });
 }
 
-/// A poll that ends on a reactor that was closed meanwhile: nothing would ever wake its task.
+/// A poll ends on a reactor that was closed meanwhile: nothing would ever wake its task.
 #[test]
 fn a_deferred_timer_that_comes_to_a_closed_reactor_wakes_its_task() {
     let reactor = Reactor::new(1).unwrap();
@@ -227,8 +230,8 @@ fn a_deferred_timer_that_comes_to_a_closed_reactor_wakes_its_task() {
     assert_eq!(count.0.load(SeqCst), 1);
 }
 
-/// Between the two looks of a timer that is polled with another waker it may fire; then the new waker is dropped, and that may
-/// run anything.
+/// A timer that is polled with another waker may fire between the two looks at it. Then the new
+/// waker is dropped, and that may run any code.
 #[test]
 fn a_waker_that_comes_too_late_for_its_timer_may_drop_another_timer() {
     let reactor = Reactor::new(1).unwrap();
@@ -242,7 +245,8 @@ fn a_waker_that_comes_too_late_for_its_timer_may_drop_another_timer() {
     });
 }
 
-/// What a waker does that fires the timer when it is cloned, and drops another with its clone.
+/// The state of a waker that fires the timer when it is cloned, and drops another timer with its
+/// clone.
 struct Late {
     reactor: Arc<Reactor>,
     short: std::time::Instant,
@@ -263,7 +267,7 @@ impl Late {
     }
 }
 
-/// A waker with a clone and a drop of its own.
+/// A waker with its own `clone` and `drop`.
 mod late_waker {
     use super::Late;
     use std::sync::Arc;
@@ -272,20 +276,27 @@ mod late_waker {
     static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, drop, |_| (), drop);
 
     pub(super) fn waker(late: Arc<Late>) -> Waker {
-        // SAFETY: each of the functions treats the pointer as that of an `Arc<Late>` which the waker counts.
+        // SAFETY: the functions of `VTABLE` must keep the contract of a waker. Each takes the
+        // pointer as that of an `Arc<Late>`, of which every waker holds one count: `clone` adds a
+        // count, `drop` gives one back, for a wake-up by value too, and a wake-up by reference
+        // changes nothing. `Late` is `Send` and `Sync`.
         unsafe { Waker::new(Arc::into_raw(late).cast(), &VTABLE) }
     }
 
     fn clone(late: *const ()) -> RawWaker {
-        // SAFETY: the waker that is cloned counts it.
+        // SAFETY: the pointer comes from `Arc::into_raw`, and the waker that is cloned holds a
+        // count for the length of the call.
         unsafe { Arc::increment_strong_count(late.cast::<Late>()) };
-        // SAFETY: as above.
+        // SAFETY: the pointer comes from `Arc::into_raw`, so it is aligned and its value is
+        // initialized. The waker that is cloned holds a count, so the value is alive; there are
+        // only shared references to it.
         unsafe { &*late.cast::<Late>() }.cloned();
         RawWaker::new(late, &VTABLE)
     }
 
     fn drop(late: *const ()) {
-        // SAFETY: the waker that is dropped has counted it.
+        // SAFETY: the pointer comes from `Arc::into_raw`, and the waker that ends here gives its
+        // count to this `Arc`, once.
         let late = unsafe { Arc::from_raw(late.cast::<Late>()) };
         late.dropped();
     }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Ticks every `period`, the first time at once.
+/// Returns an [`Interval`] that ticks every `period`, the first time at once.
 ///
 /// # Panics
 ///
@@ -28,7 +28,7 @@ pub fn interval(period: Duration) -> Interval {
     interval_at(Instant::now(), period)
 }
 
-/// Ticks every `period`, the first time at `start`.
+/// Returns an [`Interval`] that ticks every `period`, the first time at `start`.
 ///
 /// # Panics
 ///
@@ -53,8 +53,9 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 
 /// What an [`Interval`] does when a tick was taken late.
 ///
-/// A tick is late if it is taken more than 5 ms after it was due, however long the period is. One that is taken sooner leaves
-/// the times of the others as they are, with every behaviour; that is tokio's rule.
+/// A tick is late if it is taken more than 5 ms after it was due, however long the period is. A
+/// tick that is taken sooner leaves the times of the others as they are, with every behaviour; that
+/// is tokio's rule.
 ///
 /// # Examples
 ///
@@ -66,13 +67,15 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissedTickBehavior {
-    /// Every tick keeps its time. Those whose time has passed come one after the other, until the interval has caught up.
+    /// Every tick keeps its time. Ticks whose time has passed come one after the other, until the
+    /// interval has caught up.
     #[default]
     Burst,
-    /// The next tick is due a period after the late one was taken, and the others a period after each other from there. No two
-    /// ticks are closer together than the period, by more than the 5 ms.
+    /// The next tick is due one period after the late one was taken, and the following ones a
+    /// period apart from there. Any two ticks are at least the period less 5 ms apart.
     Delay,
-    /// Ticks whose time has passed are left out; the next one is due at a time that it would have had anyway.
+    /// Ticks whose time has passed are left out. The next tick is due at a time at which it would
+    /// have been due anyway.
     Skip,
 }
 
@@ -85,15 +88,13 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Waits for the next tick, and says when it was due.
+    /// Waits for the next tick, and returns when it was due.
+    ///
+    /// See [`interval`] for an example.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a tick is not lost if the future is dropped before it is ready.
-    ///
-    /// # Examples
-    ///
-    /// See [`interval`].
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
@@ -119,7 +120,7 @@ impl Interval {
         Poll::Ready(due)
     }
 
-    /// The next tick comes a period from now.
+    /// Makes the next tick come one period from now.
     ///
     /// # Examples
     ///
@@ -136,7 +137,7 @@ impl Interval {
         Pin::new(&mut self.sleep).reset(next);
     }
 
-    /// The next tick comes at once.
+    /// Makes the next tick come at once.
     ///
     /// # Examples
     ///
@@ -152,7 +153,7 @@ impl Interval {
         Pin::new(&mut self.sleep).reset(Instant::now());
     }
 
-    /// What happens to ticks that nobody was there for.
+    /// Returns what happens to ticks that were taken late.
     ///
     /// # Examples
     ///
@@ -164,16 +165,14 @@ impl Interval {
         self.missed
     }
 
-    /// Says what happens to ticks that nobody was there for. By default they come in a burst.
+    /// Sets what happens to ticks that were taken late. By default they come in a burst.
     ///
-    /// # Examples
-    ///
-    /// See [`MissedTickBehavior`].
+    /// See [`MissedTickBehavior`] for an example.
     pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
         self.missed = behavior;
     }
 
-    /// The distance between two ticks.
+    /// Returns the distance between two ticks.
     ///
     /// # Examples
     ///
@@ -194,16 +193,17 @@ impl futures_core::Stream for Interval {
     }
 }
 
-/// A tick that is taken later than this is late: then the [`MissedTickBehavior`] decides when the next one is due.
+/// A tick that is taken later than this is late: then the [`MissedTickBehavior`] decides when the
+/// next one is due.
 const TOLERANCE: Duration = Duration::from_millis(5);
 
-/// When the tick after the one that was due at `due` is due, if that one is taken at `now`.
+/// Returns when the next tick is due, if the tick that was due at `due` is taken at `now`.
 fn next_tick(due: Instant, now: Instant, period: Duration, missed: MissedTickBehavior) -> Instant {
     let late = now.saturating_duration_since(due);
     let next = match missed {
         MissedTickBehavior::Delay if late > TOLERANCE => now.checked_add(period),
         MissedTickBehavior::Skip if late > TOLERANCE => {
-            // At least one: a tick that is due right now was missed too.
+            // At least one period: a tick that is due right now was missed too.
             let periods = late.as_nanos() / period.as_nanos() + 1;
             let after_due = periods.checked_mul(period.as_nanos()).and_then(|nanos| u64::try_from(nanos).ok());
             after_due.and_then(|nanos| due.checked_add(Duration::from_nanos(nanos)))
@@ -220,7 +220,8 @@ mod tests {
 
     const PERIOD: u64 = 100;
 
-    /// How many milliseconds after a tick was due the next one is, if it was taken so late.
+    /// Asserts that the next tick is due `next` milliseconds after a tick that was taken `late`
+    /// milliseconds late was due.
     #[track_caller]
     fn assert_next(missed: MissedTickBehavior, late: f64, next: f64) {
         let ms = |ms: f64| Duration::from_nanos((ms * 1e6) as u64);

@@ -1,6 +1,7 @@
 //! Waiting for time to pass: [`sleep`], [`timeout`], [`interval`].
 //!
-//! Timers keep nanoseconds, fire never early, and are cheap to make and drop: most of them are timeouts that never come.
+//! Timers keep nanoseconds, never fire early, and are cheap to create and drop: most of them are
+//! timeouts that never come.
 
 mod interval;
 mod sleep;

@@ -9,24 +9,25 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-/// What stands for the end of time: far enough that nobody waits for it, near enough that it can be added to.
+/// Stands for the end of time: too far away to be waited for, and near enough to be added to an
+/// instant.
 const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
 
-/// The time after a duration, or the end of time.
+/// Returns the time after a duration, or the end of time.
 pub(super) fn after(duration: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(duration.min(FAR)).unwrap_or(now)
 }
 
-/// Waits until the duration is over: never less, and as little more as the system allows. Nothing is rounded to
-/// milliseconds.
+/// Waits until the duration is over: never less, and as little more as the system allows. Nothing
+/// is rounded to milliseconds.
 ///
 /// A duration of zero is ready at once, one of [`Duration::MAX`] never, for all practical purposes.
 ///
 /// # Cancel safety
 ///
-/// Dropping it forgets the timer. Made again, it starts anew; to go on waiting for the same moment keep it, or use
-/// [`sleep_until`].
+/// Dropping the future drops the timer. A new one begins anew; to go on waiting for the same
+/// moment, keep the future or use [`sleep_until`].
 ///
 /// # Panics
 ///
@@ -51,7 +52,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 ///
 /// # Cancel safety
 ///
-/// Dropping it forgets the timer.
+/// Dropping the future drops the timer.
 ///
 /// # Panics
 ///
@@ -73,31 +74,31 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 
 /// The future of [`sleep`] and [`sleep_until`].
 ///
-/// # Examples
-///
-/// See [`sleep`].
+/// See [`sleep`] for an example.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     deadline: Instant,
-    // The poll in which it was made, for a time to come: until that is over nobody has to look at the clock. Zero if the
-    // moment may have passed. `STARTED` once it was polled or reset.
+    /// The number of the poll in which it was made with a deadline in the future: until that poll
+    /// is over the clock need not be read. Zero if the deadline may have passed. `STARTED` once it
+    /// was polled or reset.
     made_in: u64,
     timer: Option<Timer>,
 }
 
-/// Of [`Sleep::made_in`]: the number of no poll.
+/// Of [`Sleep::made_in`]: no poll has this number.
 const STARTED: u64 = u64::MAX;
 
 /// A timer that was started. Dropping it stops it.
 struct Timer {
+    /// Where it is, or goes when the poll is over.
     shard: &'static Shard,
     serial: u64,
-    // Its place in the list of timers to be registered when the poll is over, if it was put there.
+    /// Its place in the list of timers to register when the poll is over, if it was put there.
     deferred: Option<usize>,
 }
 
 impl Timer {
-    /// None if the runtime is shut down.
+    /// Starts a timer. Returns `None` if the runtime is shut down.
     fn start(deadline: Instant, waker: &Waker) -> Option<Self> {
         let serial = deferred::next_serial();
         let timer = timer::Timer { serial, deadline };
@@ -111,17 +112,18 @@ impl Timer {
         shard.insert(timer, waker).then_some(Self { shard, serial, deferred: None })
     }
 
-    /// Its deadline has passed.
+    /// Ends a timer whose deadline has passed.
     fn end(self, deadline: Instant) {
         let deferred = self.deferred.is_some_and(|place| deferred::has(place, self.serial));
         if !deferred && self.shard.earliest() > time_of(deadline) {
-            // It has fired: nothing is pending that is due before `earliest`. So there is nothing to stop, and no lock to
-            // take. (Unless another thread has it in its list at this very moment: then that one's task is woken in vain.)
+            // It has fired: nothing pending is due before `earliest`. So there is nothing to stop,
+            // and no lock to take. (Unless another thread has it in its list at this moment: then
+            // the task of that list is woken once without effect.)
             std::mem::forget(self);
         }
     }
 
-    /// Moves it to another time. False if it has fired.
+    /// Moves the timer to another time. Returns false if it has fired.
     fn reset(&mut self, deadline: Instant) -> bool {
         let serial = self.serial;
         if self.deferred.is_some_and(|place| deferred::reset(place, timer::Timer { serial, deadline })) {
@@ -138,7 +140,8 @@ impl Timer {
         true
     }
 
-    /// Makes it wake this one from now on. False if it has fired.
+    /// Makes the timer wake `waker` from now on. Returns false if it cannot: it has fired, or it is
+    /// deferred and this is not the waker of the task that is being polled.
     fn wakes(&self, waker: &Waker) -> bool {
         match self.deferred {
             Some(place) if deferred::has(place, self.serial) => scope::defers_to(waker).is_some(),
@@ -157,7 +160,7 @@ impl Drop for Timer {
 }
 
 impl Sleep {
-    /// When it is over.
+    /// Returns when the sleep is over.
     ///
     /// # Examples
     ///
@@ -171,7 +174,8 @@ impl Sleep {
         self.deadline
     }
 
-    /// Whether it is over. As in tokio, not before it has begun: it does when it is first polled, or [reset](Self::reset).
+    /// Returns whether the sleep is over. As in tokio, it is not over before it has begun, which it
+    /// does when it is first polled or [reset](Self::reset).
     ///
     /// # Examples
     ///
@@ -189,8 +193,9 @@ impl Sleep {
         self.made_in == STARTED && Instant::now() >= self.deadline
     }
 
-    /// Makes it wait for another moment, whether it was over or not. Whoever waits for it is woken then, and need not poll it
-    /// before; once it was over nobody waits until it is polled again.
+    /// Makes the sleep wait for another moment, whether it was over or not. A task that waits for
+    /// it is woken then, and need not poll it before. Once it was over, no task waits until it is
+    /// polled again.
     ///
     /// # Examples
     ///
@@ -220,6 +225,7 @@ impl Future for Sleep {
         let this = &mut *self;
         let made_in = std::mem::replace(&mut this.made_in, STARTED);
         let just_made = made_in != 0 && made_in == scope::this_poll();
+        // A sleep that was made in this poll is not over yet: that saves reading the clock.
         if !just_made && Instant::now() >= this.deadline {
             if let Some(timer) = this.timer.take() {
                 timer.end(this.deadline);
@@ -228,10 +234,12 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         if !this.timer.as_ref().is_some_and(|timer| timer.wakes(cx.waker())) {
-            // The first time, or again: it may have fired because its runtime was shut down, or be the timer of a parent that
-            // has forked since. Then it goes on in the runtime where it is polled.
+            // The first poll, or the timer is gone: it may have fired because its runtime was shut
+            // down, or be the timer of a parent that has forked since. Then it goes on in the
+            // runtime where it is polled.
             this.timer = None;
             this.timer = Timer::start(this.deadline, cx.waker());
+            // The runtime is shut down. The task polls again, in whichever runtime it is then.
             if this.timer.is_none() {
                 cx.waker().wake_by_ref();
             }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Waits for a future for at most a duration.
 ///
-/// The future is polled first: one that is ready at once is ready, whatever the duration. When the time is over it is not
-/// polled any more, and dropped with the timeout.
+/// The future is polled first: one that is ready at once is ready, whatever the duration. When the
+/// time is over the future is not polled any more, and is dropped with the timeout.
 ///
 /// # Errors
 ///
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 ///
 /// # Cancel safety
 ///
-/// As cancel safe as the future: dropping the timeout drops it. To keep the future beyond its timeout, pass it by `&mut`.
+/// As cancel safe as the future: dropping the timeout drops it. To keep the future beyond its
+/// timeout, pass it by `&mut`.
 ///
 /// # Panics
 ///
@@ -58,9 +59,7 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 
 /// The future of [`timeout`] and [`timeout_at`].
 ///
-/// # Examples
-///
-/// See [`timeout`].
+/// See [`timeout`] for an example.
 #[derive(Debug)]
 #[must_use = "a timeout does nothing unless it is awaited"]
 pub struct Timeout<F> {
@@ -69,7 +68,7 @@ pub struct Timeout<F> {
 }
 
 impl<F> Timeout<F> {
-    /// The future.
+    /// Returns the future.
     ///
     /// # Examples
     ///
@@ -83,7 +82,7 @@ impl<F> Timeout<F> {
         &self.future
     }
 
-    /// The future, without its deadline.
+    /// Returns the future, without its deadline.
     ///
     /// # Examples
     ///
@@ -102,17 +101,20 @@ impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: `future` is not moved out of `this`; it is pinned again below.
+        // SAFETY: nothing may be moved out of `this`. `future` is pinned again below, and `sleep`
+        // is `Unpin`.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: `this` was pinned, and `future` is pinned with it: nothing moves it out of a pinned `Timeout`, which has
-        // no `Drop` and is `Unpin` only if the future is.
+        // SAFETY: `future` must not move until it is dropped. `this` was pinned, and `future` is
+        // pinned with it: nothing moves it out of a pinned `Timeout`, which has no `Drop` and is
+        // `Unpin` only if the future is.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let sleep = &mut this.sleep;
         let had_budget = giveway_budget::has_remaining();
         if let Poll::Ready(output) = future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
-        // A future that has just spent the budget must not hide its own timeout: then the clock is asked all the same.
+        // A future that has just spent the budget must not hide its own timeout: the clock is asked
+        // all the same.
         let elapsed = if had_budget && !giveway_budget::has_remaining() {
             Pin::new(&mut giveway_budget::unconstrained(sleep)).poll(cx)
         } else {
@@ -122,7 +124,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// The time was over first.
+/// The error of a [`timeout`] whose time was over first.
 ///
 /// # Examples
 ///

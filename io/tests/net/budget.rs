@@ -23,7 +23,8 @@ impl Wake for Wakes {
     }
 }
 
-/// Polls a task that does this for ever once, as an executor with a budget does. How often it did it.
+/// Polls a task that repeats `operation` for ever once, as an executor with a budget does. Returns
+/// how often it did it.
 fn operations_in_one_poll(mut operation: impl AsyncFnMut()) -> usize {
     let done = Cell::new(0);
     let mut task = pin!(async {
@@ -96,7 +97,7 @@ fn sending_stops_when_the_budget_is_spent() {
     assert_eq!(sent, usize::from(OPERATIONS));
 }
 
-/// What waits costs nothing: the operation is given back.
+/// An operation that waits costs nothing: it is given back to the budget.
 #[test]
 fn waiting_spends_nothing() {
     let _watch = watch();
@@ -110,7 +111,7 @@ fn waiting_spends_nothing() {
     });
 }
 
-/// A peer that writes without end: the reader's neighbour on the same thread gets its turn all the same.
+/// A peer writes without end. The reader's neighbour on the same thread gets its turn all the same.
 #[test]
 fn no_starvation_beside_a_peer_that_writes_without_end() {
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Connecting: to nobody, to several, within a time, to a name.
+//! Connecting: to an address where nothing listens, to several addresses, within a time, to a name.
 
 use super::{directory, run, tcp_pair, watch};
 use futures::executor::block_on;
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// An address where nobody listens: bound, so that nobody else comes to.
+/// Returns an address where nothing listens. It is bound, so that no other socket takes it.
 fn refusing() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
@@ -54,11 +54,11 @@ fn a_listener_takes_the_first_address_that_is_free() {
     });
 }
 
-/// `SO_REUSEADDR`, as std sets it: a server that is started anew gets its address back.
+/// `SO_REUSEADDR`, as std sets it: a server that is started again gets its address back.
 #[test]
 fn an_address_with_lingering_connections_can_be_bound() {
     run(async {
-        // An address of its own, so that nobody else comes to its port.
+        // An address that no other test uses, so that no other socket takes its port.
         let listener = TcpListener::bind("127.0.0.3:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let client = TcpStream::connect(addr).await.unwrap();
@@ -83,7 +83,7 @@ fn names_are_looked_up_without_blocking() {
     });
 }
 
-/// Listens, and has no room for another connection.
+/// Returns a listener that has no room for another connection.
 fn full_listener() -> (Socket, SocketAddr, Vec<TcpStream>) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
@@ -110,7 +110,7 @@ fn a_connection_that_takes_too_long_is_given_up() {
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(start.elapsed() >= Duration::from_millis(50));
     assert!(error.to_string().contains("50ms"), "{error}");
-    // The time covers all addresses, it does not begin anew with each.
+    // The time covers all addresses. It does not begin anew with each.
     let error = block_on(TcpStream::connect_timeout(&[addr; 8][..], Duration::from_millis(50))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
@@ -128,7 +128,8 @@ fn a_connection_within_its_time_is_made() {
     });
 }
 
-/// A connect to a full Unix listener says `EAGAIN` on Linux, and nothing ever announces that there is room.
+/// A connect to a full Unix listener fails with `EAGAIN` on Linux, and no event ever announces that
+/// there is room.
 #[test]
 fn a_full_unix_listener_is_waited_for() {
     let _watch = watch();

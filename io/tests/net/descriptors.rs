@@ -1,4 +1,5 @@
-//! No descriptors left: an error, and not the end. In a process of its own, since the limit is the process'.
+//! No descriptors left: operations fail, and succeed again later. In a process of its own, because
+//! the limit is that of the process.
 
 use super::{poll_once, watch};
 use futures::executor::block_on;
@@ -12,7 +13,7 @@ use std::process::Command;
 const IN_CHILD: &str = "GIVEWAY_TEST_DESCRIPTORS";
 const LIMIT: u64 = 64;
 
-/// Runs the test of this name alone in a child. True there.
+/// Runs the test of this name alone in a child process. Returns true in the child.
 fn in_child(name: &str) -> bool {
     if std::env::var_os(IN_CHILD).is_some() {
         let limit = getrlimit(Resource::Nofile);
@@ -30,7 +31,7 @@ fn in_child(name: &str) -> bool {
     false
 }
 
-/// Takes every descriptor there is.
+/// Opens files until no descriptor is left.
 fn take_all() -> Vec<File> {
     let mut taken = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -45,7 +46,8 @@ fn is_no_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error())
 }
 
-/// The listener is told of the connection once. If the failure counted as the end of it, nobody would ever accept it.
+/// The listener is told of the connection once. If the failure ended its readiness, the connection
+/// would never be accepted.
 #[test]
 fn accept_fails_without_descriptors_and_succeeds_when_there_is_one() {
     let _watch = watch();
@@ -54,7 +56,8 @@ fn accept_fails_without_descriptors_and_succeeds_when_there_is_one() {
     }
     let listener = block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let addr = listener.local_addr().unwrap();
-    // The first time nobody has waited yet, later the connection is announced to one who has.
+    // In the first round no task has waited yet. Later the connection is announced to a task that
+    // has.
     for round in 0..5 {
         if round > 0 {
             assert!(poll_once(&mut pin!(listener.accept())).is_pending());

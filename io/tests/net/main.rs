@@ -45,12 +45,12 @@ fn sockets_and_their_futures_are_send() {
     send(|_, _, unix| unix.send_to(b"", "path"));
 }
 
-/// Polls once, with nobody to wake.
+/// Polls once, with a waker that wakes nothing.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A connection: who connected, and who accepted.
+/// Returns a connection: the side that connected, and the side that accepted.
 async fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -59,7 +59,8 @@ async fn tcp_pair() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Waits until the reactor has reported whatever happened before: events come in the order in which they happened.
+/// Waits until the reactor has reported everything that happened before: events come in the order
+/// in which they happened.
 async fn reported() {
     let (mut here, mut there) = UnixStream::pair().unwrap();
     while poll_once(&mut there.read(&mut [0])).is_ready() {}
@@ -67,7 +68,7 @@ async fn reported() {
     there.read_exact(&mut [0]).await.unwrap();
 }
 
-/// A directory that is gone when the test is over.
+/// A directory that is deleted when the test is over.
 struct Directory(PathBuf);
 
 fn directory() -> Directory {

@@ -1,4 +1,4 @@
-//! What is known of readiness, in a world where it is reported once.
+//! What is known of readiness, which the kernel reports once.
 
 use super::{poll_once, reported, run, tcp_pair, watch};
 use futures::executor::block_on;
@@ -58,12 +58,13 @@ fn a_try_asks_the_system_whatever_is_known() {
         let (client, server) = tcp_pair().await;
         assert_eq!(server.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(client.try_write(b"x").unwrap(), 1);
-        // On loopback it has arrived, whether its event was seen or not.
+        // On loopback the byte has arrived, whether its event was seen or not.
         assert_eq!(server.try_read(&mut [0]).unwrap(), 1);
     });
 }
 
-/// A short read that counted as the end of readiness would sleep on the rest, and on the end of the stream.
+/// If a short read counted as the end of readiness, the reader would sleep beside the rest, and
+/// beside the end of the stream.
 #[test]
 fn bytes_read_one_by_one_all_come_and_so_does_the_end() {
     run(async {
@@ -85,7 +86,7 @@ fn a_reader_that_waits_while_the_stream_is_moved_is_woken() {
     let _watch = watch();
     let (mut here, there) = UnixStream::pair().unwrap();
     let there = Arc::new(there);
-    // Polled here, and read there: two tasks of two executors, one after the other.
+    // Polled on this thread, and read on another: two tasks of two executors, one after the other.
     assert!(poll_once(&mut pin!((&*there).read(&mut [0]))).is_pending());
     let reader = thread::spawn({
         let there = there.clone();
@@ -100,7 +101,7 @@ fn a_task_that_reads_and_one_that_writes_do_not_wake_in_vain() {
     run(async {
         let (client, server) = tcp_pair().await;
         assert_eq!(server.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        // Not ready to read does not make it not ready to write.
+        // A socket that is not ready to read may still be ready to write.
         server.writable().await.unwrap();
         assert_eq!(server.try_write(b"x").unwrap(), 1);
         client.readable().await.unwrap();
@@ -112,7 +113,7 @@ fn many_sockets_come_and_go_while_others_wait() {
     let _watch = watch();
     let (mut here, mut there) = UnixStream::pair().unwrap();
     let waiting = thread::spawn(move || block_on(there.read(&mut [0; 8])).unwrap());
-    // Keys and descriptors are used again; an event of the old must not serve the new.
+    // Keys and descriptors are used again. An event of an old socket must not serve a new one.
     for _ in 0..200 {
         let (mut a, mut b) = UnixStream::pair().unwrap();
         block_on(async {

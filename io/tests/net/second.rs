@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::task::Context;
 use std::thread;
 
-/// Whether this system lets two threads wait at once.
+/// Returns whether this system lets two threads wait at once.
 fn is_possible(reactor: &Reactor) -> bool {
     reactor.wait_second(&|| true, &mut Vec::new()).unwrap()
 }
@@ -83,8 +83,8 @@ fn it_leaves_the_turn_to_others() {
     assert!(!reactor.is_attended());
 }
 
-/// Each is called a thousand times, while both wait and a third looks: the kernel hands the call to any of them. A call that is
-/// lost is a hang.
+/// Each is called a thousand times, while both wait and a third thread looks. The kernel hands the
+/// call to any of them. A call that is lost is a hang.
 #[test]
 fn each_of_two_that_wait_hears_its_own_calls() {
     const CALLS: usize = 1_000;
@@ -93,7 +93,7 @@ fn each_of_two_that_wait_hears_its_own_calls() {
     if !is_possible(&reactor) {
         return;
     }
-    // The third looks only if there is something to look for.
+    // The third thread looks only if there is something to look for.
     let _pair = enter(&reactor, 0, UnixStream::pair).unwrap();
     let over = AtomicBool::new(false);
     let called = [AtomicUsize::new(0), AtomicUsize::new(0)];
@@ -134,7 +134,7 @@ fn each_of_two_that_wait_hears_its_own_calls() {
         for nth in 1..=CALLS {
             call(nth % 2, nth);
             if nth % 3 == 0 {
-                // Otherwise both at once.
+                // In the other rounds both are called at once.
                 hears[nth % 2].recv().unwrap();
             }
             call(1 - nth % 2, nth);

@@ -41,7 +41,7 @@ fn both_directions_are_full_at_once_on_four_threads() {
 fn both_directions_are_full_at_once_in_one_task() {
     run(async {
         let (mut client, mut server) = tcp_pair().await;
-        // Not `client.split()`: with `AsyncReadExt` in scope that is another.
+        // Not `client.split()`: with `AsyncReadExt` in scope that is another method.
         let (mut client, mut server) = (TcpStream::split(&mut client), TcpStream::split(&mut server));
         let bytes: Vec<u8> = pattern().take(BYTES).collect();
         let (mut there, mut back) = (vec![0; BYTES], vec![0; BYTES]);
@@ -62,7 +62,7 @@ fn dropping_the_half_that_writes_ends_the_stream_for_the_peer_only() {
     let _watch = watch();
     let (client, mut server) = block_on(tcp_pair());
     let (mut reader, writer) = client.into_split();
-    // It waits on the socket while the other half goes.
+    // The reader waits on the socket while the other half is dropped.
     let waiting = thread::spawn(move || {
         let mut text = String::new();
         block_on(reader.read_to_string(&mut text)).unwrap();

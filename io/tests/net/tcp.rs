@@ -64,7 +64,8 @@ fn stampede_of_connections_is_served_whole() {
     });
 }
 
-/// One event for all of them: a listener that took it as one connection would sleep on the rest.
+/// One event tells of all connections. A listener that took it for one connection would sleep
+/// beside the rest.
 #[test]
 fn connections_that_came_together_are_all_accepted() {
     run(async {
@@ -164,7 +165,8 @@ fn a_reset_reaches_whoever_waits() {
     assert_eq!(reader.join().unwrap(), ErrorKind::ConnectionReset);
 }
 
-/// With bytes that could not be sent: a stream that lingers otherwise would wait for them here.
+/// With bytes that could not be sent: a stream that lingers in another way would wait for them
+/// here.
 #[test]
 fn a_stream_with_zero_linger_is_dropped_at_once_and_resets_the_connection() {
     run(async {
@@ -199,7 +201,8 @@ fn a_writer_whose_peer_is_gone_gets_an_error_and_no_signal() {
             if let Err(error) = client.write_vectored(&[IoSlice::new(&chunk)]).await {
                 assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
                 assert_eq!(client.write(&chunk).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
-                // The system knows of no connection any more; closing is none the less done (tokio 4665).
+                // The system knows of no connection any more. Closing succeeds all the same (tokio
+                // 4665).
                 client.close().await.unwrap();
                 return;
             }
@@ -233,7 +236,8 @@ fn several_buffers_are_read_and_written_at_once() {
         assert_eq!(server.read_vectored(&mut bufs).await.unwrap(), 11);
         assert_eq!((&first, &second[..7]), (b"onet", &b"wothree"[..]));
 
-        // More than the system takes in one call: some of them, and no error.
+        // More buffers than the system takes in one call: it takes some of them, and there is no
+        // error.
         let many = vec![IoSlice::new(b"x"); 3000];
         let written = client.write_vectored(&many).await.unwrap();
         assert!((1..=3000).contains(&written));
@@ -313,7 +317,7 @@ fn std_streams_go_in_and_come_out() {
         server.read_exact(&mut buffer).await.unwrap();
         assert_eq!(&buffer, b"two");
 
-        // In again: the reactor has forgotten the first time.
+        // Registered again: the reactor has forgotten the first time.
         let mut client = TcpStream::from_std(client).unwrap();
         server.write_all(b"six").await.unwrap();
         client.read_exact(&mut buffer).await.unwrap();

@@ -1,4 +1,4 @@
-//! Turns of a reactor that nobody but the test drives.
+//! Turns of a reactor that only the test drives.
 
 use super::watch;
 use futures::task::noop_waker_ref;
@@ -9,14 +9,14 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-/// Whoever takes no other turns would never hear of a socket, if a timer is due each time.
+/// If a timer is due each time, a thread that takes no other turns would never hear of a socket.
 #[test]
 fn a_turn_that_may_wait_asks_the_kernel_though_a_timer_is_due() {
     let _watch = watch();
     let reactor = Reactor::new(1).unwrap();
     let (here, there) = enter(&reactor, 0, UnixStream::pair).unwrap();
     let mut cx = Context::from_waker(noop_waker_ref());
-    // What is known of it before the kernel was asked.
+    // Uses up what is known of it before the kernel was asked.
     while here.poll_read_ready(&mut cx).is_ready() && here.try_read(&mut [0]).is_ok() {}
     assert!(here.poll_read_ready(&mut cx).is_pending());
     there.into_std().unwrap().write_all(b"x").unwrap();
@@ -32,12 +32,12 @@ fn a_turn_that_may_wait_asks_the_kernel_though_a_timer_is_due() {
     assert!(matches!(here.poll_read_ready(&mut cx), Poll::Ready(Ok(()))));
 }
 
-/// Others would think that somebody waits there, and go to sleep.
+/// Others would go by the word that a thread waits there, and go to sleep.
 #[test]
 fn a_question_that_panics_leaves_nobody_waiting_in_the_reactor() {
     let _watch = watch();
     let reactor = Reactor::new(1).unwrap();
-    // So soon that it is waited for awake, and asked again.
+    // So soon that the thread stays awake for it, and asks again.
     let asked = Cell::new(0);
     let panics = || {
         asked.set(asked.get() + 1);
@@ -58,7 +58,7 @@ fn a_question_that_panics_leaves_nobody_waiting_in_the_reactor() {
     }
 }
 
-/// Whether he who has the turn is one of those that come back.
+/// A thread that finds the turn taken is told whether the holder comes back.
 #[test]
 fn who_finds_the_turn_taken_hears_whether_it_is_by_one_who_returns() {
     let _watch = watch();

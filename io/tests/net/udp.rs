@@ -49,7 +49,7 @@ fn a_connected_socket_hears_its_peer_only() {
 fn a_peer_that_is_not_there_is_an_error_later_and_not_for_ever() {
     run(async {
         let (client, client_addr) = socket().await;
-        // An address of its own, so that nobody else comes to its port.
+        // An address that no other test uses, so that no other socket takes its port.
         let gone = UdpSocket::bind("127.0.0.2:0").await.unwrap();
         let gone_addr = gone.local_addr().unwrap();
         drop(gone);
@@ -141,7 +141,7 @@ fn options() {
         socket.set_multicast_loop_v4(false).unwrap();
         assert!(!socket.multicast_loop_v4().unwrap());
         assert!(socket.take_error().unwrap().is_none());
-        // No address of a group: refused by the system.
+        // Not the address of a group: refused by the system.
         assert!(socket.join_multicast_v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST).is_err());
         assert!(format!("{socket:?}").contains(&addr.port().to_string()));
     });

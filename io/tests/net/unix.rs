@@ -72,7 +72,7 @@ fn a_peer_with_a_name_is_known_by_it() {
             let client = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
             rustix::net::bind(&client, &rustix::net::SocketAddrUnix::new(&name).unwrap()).unwrap();
             client.connect(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
-            // Also one that has gone by now.
+            // Also the name of a peer that is gone by now.
             drop(client);
             assert_eq!(listener.accept().await.unwrap().1.as_pathname(), Some(&*name));
         }
@@ -119,7 +119,7 @@ fn datagrams_of_a_pair_and_with_names() {
     });
 }
 
-/// Sends until there is no more room. How many that were.
+/// Sends until there is no more room. Returns how many messages were sent.
 fn fill(send: impl Fn() -> std::io::Result<usize>) -> usize {
     let mut sent = 0;
     loop {
@@ -145,8 +145,8 @@ fn a_full_peer_is_waited_for() {
     assert_eq!(waiting.join().unwrap(), 4);
 }
 
-/// Linux tells a sender that is not connected nothing of the target; what it does tell is that the failed attempt has given
-/// back its buffer.
+/// Linux tells a sender that is not connected nothing of the target. What it does tell is that the
+/// failed attempt has given its buffer back.
 #[test]
 fn a_target_that_others_have_filled_is_waited_for_without_spinning() {
     let _watch = watch();
@@ -165,7 +165,7 @@ fn a_target_that_others_have_filled_is_waited_for_without_spinning() {
         assert!(sending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         wakes.wait_for(round);
     }
-    // 0.1 ms, and twice as much each time up to 20.
+    // The pauses begin at 0.1 ms and double, up to 20 ms: ten of them take 65 ms.
     assert!(start.elapsed() >= Duration::from_millis(65), "{:?}", start.elapsed());
 
     for _ in 0..sent {
@@ -188,7 +188,7 @@ fn a_full_peer_is_waited_for_without_spinning() {
         assert!(sending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         block_on(reported());
     }
-    // The first event, if any, is what the socket was like when it was made.
+    // The first event, if any, tells what the socket was like when it was made.
     assert!(wakes.count() <= 1, "{} wakes", wakes.count());
     for _ in 0..sent {
         assert_eq!(block_on(there.recv(&mut [0; 8])).unwrap(), 1);
