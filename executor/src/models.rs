@@ -78,7 +78,7 @@ impl Runtime {
     }
 
     fn arm_and_look(&self, core: usize) -> bool {
-        /// Arms a core, and looks for work behind the fence of that.
+        // Arms a core, and looks for work behind the fence of that.
         self.polite.arm(core);
         !self.queue.is_empty()
     }
@@ -293,7 +293,7 @@ fn monitor_against_rouse() {
         });
         let (idle, monitor) = &*state;
         monitor.bind();
-        monitor.sleep(|| idle.counts().idle() == 1);
+        monitor.sleep(None, || idle.counts().idle() == 1);
         waker.join().unwrap();
     });
 }

@@ -47,6 +47,7 @@ mod lifetime;
 mod long_polls;
 mod look_up;
 mod lowered;
+mod lowered_relief;
 mod memory;
 mod metrics;
 mod metrics_dump;

@@ -17,6 +17,11 @@ pub(super) const HANGS: Duration = Duration::from_secs(1);
 /// What can take so long in one poll.
 const CAUSES: &str = "a call that blocks, a long computation, or a loop over a channel or stream that is always ready";
 
+/// What to do about it.
+const REMEDIES: &str = "  Remedies: `spawn_blocking` or `block_in_place` around a call that blocks; `yield_now_if_busy` or \
+    `budget::cooperative` in a loop; `task::Builder::preemptible` for a computation that cannot yield. Reported once a spawn \
+    location; `Builder::on_long_poll` sets another place for it.";
+
 /// A poll that went on for too long; see [`Builder::on_long_poll`](crate::Builder::on_long_poll).
 ///
 /// # Examples
@@ -183,10 +188,7 @@ impl Reports {
                 drop_contained(payload);
             }
         } else if cfg!(debug_assertions) || !cfg!(feature = "tracing") {
-            eprintln!(
-                "giveway: tasks had to wait for this one; the remedies are `spawn_blocking` or `block_in_place`, \
-                 `yield_now_if_busy`, `budget::cooperative` (once a cause; see `Builder::on_long_poll`): {poll}"
-            );
+            eprintln!("giveway: {poll}\n{REMEDIES}");
         }
     }
 }

@@ -176,16 +176,20 @@ impl Monitor {
         }
     }
 
-    /// Sleeps until a worker is taken out of the idle set, unless `all_idle` is false by now.
-    pub(crate) fn sleep(&self, all_idle: impl FnOnce() -> bool) {
+    /// Sleeps until [`rouse`](Self::rouse) wakes the monitor, or until `deadline`, unless
+    /// `all_rest` is false by now.
+    pub(crate) fn sleep(&self, deadline: Option<Instant>, all_rest: impl FnOnce() -> bool) {
         // Said before the look: in the other order a worker could leave the idle set between the
         // two, and find no monitor to wake.
         self.asleep.store(true, Relaxed);
         // Ordering: SeqCst fence, partner of the one in `rouse`: either the rouser sees the monitor
         // asleep, or the monitor sees the rouser's worker awake.
         fence(SeqCst);
-        if all_idle() {
-            self.parker.park();
+        if all_rest() {
+            match deadline {
+                Some(deadline) => _ = self.parker.park_until(deadline),
+                None => self.parker.park(),
+            }
         }
         // Ordering: relaxed. A rouser that still sees true leaves a token, which only cuts the
         // monitor's next pause short.
@@ -284,13 +288,12 @@ fn serve_the_last(shared: &Arc<Shared>) {
 ///
 /// One round of the loop is one look, and the pause after it:
 ///
-/// 1. Lost wake-ups and lowered threads, in every state of the workers.
+/// 1. Lost wake-ups, and threads for jobs and lowered polls, in every state of the workers.
 /// 2. The workers. While some are awake: their polls, then the spare workers, which depend on what
 ///    was seen of the polls, then the shares. While all rest: what earlier looks have left behind.
 ///    After 10 ms of rest: nothing more, and the monitor sleeps.
 /// 3. The reactor, if no other thread has looked there.
-/// 4. Threads for jobs.
-/// 5. The pause, by the first duty that asks for one.
+/// 4. The pause, by the first duty that asks for one.
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
     let (mut polls, mut suspicion) = (Polls::new(shared.posts.len()), Suspicion::default());
@@ -307,6 +310,16 @@ fn watch(shared: &Arc<Shared>) {
         // 1. First, in every state of the workers: a lost wake-up may have left all of them idle.
         let work_waits = suspicion.look(shared, now);
         relief.look(shared, now);
+        // At most once a millisecond, however often the monitor looks: threads are to come a few at
+        // a time.
+        let jobs_wait = jobs_wait(shared);
+        if jobs_wait && now - grown_at >= LOOK_AT_IO_EVERY {
+            grown_at = now;
+            grow_crews(shared);
+        }
+        // Taken before the look at the polls. A call or poll that begins after this has left a
+        // token with its request, so it has a look of its own, and the short pause after that.
+        let closely = monitor.watch_closely.swap(false, Relaxed);
         let all_rest = all_idle(shared);
         // A turn at the reactor since the last look tells of a rest that was shorter.
         if shared.reactor.looked_at() != last_turn {
@@ -338,21 +351,24 @@ fn watch(shared: &Arc<Shared>) {
             monitor.parker.park_until(now + rescue::LOOK_AGAIN_AFTER);
             continue;
         } else {
-            // They have rested for long. Before the monitor sleeps, it makes sure that nothing
-            // needs a later look which no thread would call it for.
-            if Relief::is_due(shared) {
-                monitor.parker.park_until(now + relief::EVERY);
-                continue;
-            }
-            if shared.deadlocks.as_ref().is_some_and(|watch| watch.look(shared)) {
-                monitor.parker.park_until(now + LOOK_EVERY);
-                continue;
-            }
+            // They have rested for long: the monitor sleeps until a thread rouses it. Until a
+            // deadline if something is due for which no thread would: a thread for a job or a
+            // lowered poll, or another look at what may be a deadlock.
+            let due = [jobs_wait, Relief::is_due(shared)];
+            let may_be_stuck = || shared.deadlocks.as_ref().is_some_and(|watch| watch.look(shared));
+            let pause = match due {
+                [true, _] => Some(LOOK_AT_IO_EVERY),
+                [_, true] => Some(relief::EVERY),
+                _ => may_be_stuck().then_some(LOOK_EVERY),
+            };
             // Asked in `sleep`, after its fence: what came before the monitor was said to be asleep
             // has not woken it.
-            let may_sleep = || !jobs_wait(shared) && !Relief::is_due(shared);
-            monitor.sleep(|| all_idle(shared) && shared.gate.phase() == Phase::Open && may_sleep());
-            quiet_since = None;
+            let nothing_new = || due == [self::jobs_wait(shared), Relief::is_due(shared)];
+            let open = || shared.gate.phase() == Phase::Open;
+            monitor.sleep(pause.map(|pause| now + pause), || all_idle(shared) && open() && nothing_new());
+            if pause.is_none() {
+                quiet_since = None;
+            }
             continue;
         }
         // 3. The reactor.
@@ -362,21 +378,14 @@ fn watch(shared: &Arc<Shared>) {
         }
         // Read after the look, which may have been a turn: that one is no worker's.
         last_turn = shared.reactor.looked_at();
-        // 4. At most once a millisecond, however often the monitor looks: threads are to come a few
-        //    at a time.
-        let jobs_wait = jobs_wait(shared);
-        if jobs_wait && now - grown_at >= LOOK_AT_IO_EVERY {
-            grown_at = now;
-            grow_crews(shared);
-        }
-        // 5. The pause.
-        if monitor.watch_closely.swap(false, Relaxed) {
-            // Of what has just begun, a call or poll that is still the same after this time is
-            // long. After the look at the polls, which has seen it for the first time.
+        // 4. The pause.
+        if closely {
+            // Of what had just begun, a call or poll that is still the same after this time is
+            // long. The look at the polls has seen it for the first time.
             monitor.parker.park_until(now + LONG_CALL);
             continue;
         }
-        let pause = if let Some(pause) = polls.look_again_after() {
+        let pause = if !all_rest && let Some(pause) = polls.look_again_after() {
             pause
         } else if jobs_wait {
             LOOK_AT_IO_EVERY

@@ -242,7 +242,7 @@ impl Polls {
             if seen.asked.is_some() {
                 seen.deaf = true;
                 // Nothing is left to find out.
-                post.end_unproven();
+                post.end_unproven(seen.poll);
             }
             (seen.asked, seen.unasked_since) = (None, now);
         } else if now - seen.unasked_since >= terms.slice {

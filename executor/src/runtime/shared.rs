@@ -226,9 +226,14 @@ impl Post {
         self.unproven.store(tick, Relaxed);
     }
 
-    /// Publishes that that poll is over.
-    pub(crate) fn end_unproven(&self) {
-        self.unproven.store(0, Relaxed);
+    /// Publishes that that poll is over. Without effect on a later poll: the thread that ends this
+    /// one may have lost its core, which polls others by now.
+    pub(crate) fn end_unproven(&self, tick: u32) {
+        // Ordering: relaxed, in two steps; a hint. A mark that is lost costs one poll its quick
+        // looks.
+        if self.unproven.load(Relaxed) == tick {
+            self.unproven.store(0, Relaxed);
+        }
     }
 
     /// Returns whether nothing is known of a poll that goes on or is about to begin.

@@ -113,12 +113,13 @@ impl Worker {
             }
             Expect::Long | Expect::Unknown => {
                 // 1. Said before the monitor is called, which looks for it.
-                self.post().begin_unproven(self.core().tick());
+                let tick = self.core().tick();
+                self.post().begin_unproven(tick);
                 shared.monitor.watch_closely();
                 // 2. The monitor is called before the poll: this thread cannot call it once the
                 // poll goes on. It asks the poll to return after 100 µs.
                 self.poll_apart(task, source);
-                self.post().end_unproven();
+                self.post().end_unproven(tick);
                 // 3. If the poll was long, the monitor has marked the place as long by now.
                 if self.hold.get() == Hold::Core && site.expect() == Expect::Unknown {
                     POLLS.learn(site, false);

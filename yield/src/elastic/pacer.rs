@@ -240,7 +240,8 @@ impl Pacer {
         let next = account.spend(now, spent, calls, new_poll);
         self.countdown.store(account.count, Relaxed);
         drop(account);
-        if let Some((home, rest, unused_since)) = given_back {
+        // Not under the lock: the last owner of an admission drops its `Machine`, which is not ours.
+        if let Some((home, rest, unused_since)) = given_back.filter(|(_, rest, _)| *rest > 0) {
             home.give_back(rest, unused_since);
         }
         match next {
@@ -279,9 +280,8 @@ impl Pacer {
 impl Account {
     /// Makes `admission` the one that this account belongs to.
     ///
-    /// Returns what is to be given back: to which admission, the rest of the slice, and since when
-    /// it was not used. That is the rest of a slice that has lapsed, or that another admission
-    /// granted.
+    /// Returns the admission that it belonged to, and what is to be given back there: the rest of a
+    /// slice that has lapsed, or that another admission granted, and since when it was not used.
     fn settle_in(&mut self, admission: &Arc<Admission>, now: u64) -> Option<(Arc<Admission>, u64, u64)> {
         let at_home = self.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, admission));
         if at_home && now.saturating_sub(self.looked_at) < LAPSES_AFTER {
@@ -289,7 +289,7 @@ impl Account {
         }
         let rest = std::mem::take(&mut self.left);
         let home = self.home.replace(admission.clone())?;
-        (rest > 0).then_some((home, rest, self.looked_at))
+        Some((home, rest, self.looked_at))
     }
 
     /// Pays for the time since the last look, in which `calls` were counted. In a new poll those
