@@ -1,5 +1,7 @@
-//! Regressions of our own rows, under criterion. Compares this tree with the one measured before, not with peers: for
-//! those, `cargo run --release -p giveway-benches`.
+//! Has a row of the table become slower? Under criterion, compares this tree with the one that was
+//! measured before. Not with peers: for those, `cargo run --release -p giveway-benches`.
+//!
+//! Not isolated: what `rows.rs` says, and what else the machine does.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use giveway_benches::peers::{Giveway, Peer};

@@ -1,15 +1,16 @@
-//! A job that fills every core, beside a ticker that has to be on time.
+//! A job that keeps every worker busy, beside a ticker that has to be on time.
 //!
-//! The job builds an index of words, in as many shards as there are workers, each a task. Beside it a ticker is to run
-//! every millisecond. Without yield points it waits until a whole shard is done. With one after each document it waits for
-//! a document at most, and the job takes about as long.
+//! The job builds an index of words. It has one task per worker; each task builds one shard. Beside
+//! it a ticker is due every millisecond. If the job has no yield points, the ticker waits until a
+//! whole shard is done. With a yield point after each document, the ticker waits for one document
+//! at most, and the job takes about as long as before.
 //!
 //! ```sh
 //! cargo run --example background_job
 //! cargo run --release --example background_job
 //! ```
 //!
-//! In a debug build the runtime also complains on standard error about the polls that held it up: that is the job without
+//! In a debug build the runtime also reports long polls on standard error: those of the job without
 //! yield points.
 
 use giveway::Handle;
@@ -28,9 +29,9 @@ fn main() -> io::Result<()> {
     println!("{:<26} {:>10} {:>10} {:>10} {:>12}", "", "median", "p99", "worst", "job took");
     giveway::block_on(async {
         report("the ticker alone", ticker().await, None);
-        // Rust has no way to interrupt a loop from outside.
+        // The runtime cannot interrupt a loop that contains no await.
         measure("no yield points", false).await?;
-        // The same job, with one line more.
+        // The same job with one more line.
         measure("with yield_now_if_busy", true).await
     })
 }
@@ -58,14 +59,15 @@ async fn build_index(polite: bool) -> Index {
     for document in 0..DOCUMENTS {
         add(&mut index, document); // some tens of microseconds
         if polite {
-            // A nanosecond if nobody waits. If somebody does, this task stands back until nothing else can run.
+            // Costs about a nanosecond if no task waits for this worker. If one does, this task
+            // gives way and goes on when no other task is runnable.
             giveway::yield_now_if_busy().await;
         }
     }
     index
 }
 
-/// Invents a document and puts its words into the index.
+/// Makes up a document and adds its words to the index.
 fn add(index: &mut Index, document: u32) {
     let mut seed = document;
     for _ in 0..100 {
@@ -74,7 +76,7 @@ fn add(index: &mut Index, document: u32) {
     }
 }
 
-/// Ticks, and notes how late each tick was. A tick that was missed is made up for, late.
+/// Ticks, and records how late each tick was. A missed tick is not skipped: it comes late.
 async fn ticker() -> Vec<Duration> {
     let mut interval = interval(Duration::from_millis(1));
     let mut lateness = Vec::with_capacity(TICKS);

@@ -1,11 +1,12 @@
-//! A TCP server that sends back whatever it is sent: one task a connection, and an end in good order.
+//! A TCP server that sends back the bytes that it receives: one task per connection, and an orderly
+//! shutdown.
 //!
 //! ```sh
-//! cargo run --example echo                      # is its own client, and ends
-//! cargo run --example echo -- 127.0.0.1:7777    # serves until its input ends (Ctrl-D)
+//! cargo run --example echo                      # connects to itself, then exits
+//! cargo run --example echo -- 127.0.0.1:7777    # serves until standard input ends (Ctrl-D)
 //! ```
 //!
-//! Talk to the second with `nc 127.0.0.1 7777`.
+//! To talk to the second one: `nc 127.0.0.1 7777`.
 
 use futures::channel::oneshot;
 use futures::{AsyncBufReadExt, AsyncWriteExt, FutureExt, StreamExt, io::BufReader};
@@ -16,7 +17,7 @@ use std::env;
 use std::io::{self, ErrorKind};
 use std::pin::pin;
 
-/// How long connections may go on when the server ends.
+/// How long open connections may continue after the server has stopped accepting.
 const GRACE: Duration = Duration::from_secs(2);
 
 fn main() -> io::Result<()> {
@@ -26,15 +27,16 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Sends back what comes, until the client has no more to send. Dropping the stream closes the connection.
+/// Sends back what the client sends, until the client closes its sending side. Dropping the stream
+/// closes the connection.
 async fn echo(stream: TcpStream) -> io::Result<u64> {
-    // A shared reference to a stream reads and writes too, so there is no need to split it.
+    // `&TcpStream` implements `AsyncRead` and `AsyncWrite`, so the stream need not be split.
     futures::io::copy(&stream, &mut &stream).await
 }
 
 /// Accepts connections until `end` is ready.
 async fn serve(listener: TcpListener, end: impl Future) {
-    // Whatever is in the set is aborted when the set is dropped.
+    // Dropping the set aborts the tasks in it.
     let mut connections = JoinSet::new();
     let mut incoming = listener.incoming().fuse();
     let mut end = pin!(end.fuse());
@@ -52,10 +54,10 @@ async fn serve(listener: TcpListener, end: impl Future) {
             },
             _ = end => break,
         }
-        // A set keeps what has finished until it is asked for it.
+        // The set keeps the result of a finished task until it is joined: take them out.
         while connections.try_join_next().is_some() {}
     }
-    // Nobody new. Those who are here may finish; after that they are told to.
+    // No new connections. The open ones have `GRACE` to finish; after that they are aborted.
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(GRACE, all).await.is_err() {
         println!("{} connections were cut off", connections.len());
@@ -66,15 +68,15 @@ async fn serve(listener: TcpListener, end: impl Future) {
 async fn serve_until_end_of_input(address: &str) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}; end with Ctrl-D", listener.local_addr()?);
-    // Reading from a terminal blocks its thread, so it is done on one where it may.
+    // Reading from a terminal blocks its thread, so it is done on a blocking thread.
     let end_of_input = giveway::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink()));
     serve(listener, end_of_input).await;
     Ok(())
 }
 
-/// The server, and three clients at the same time.
+/// Runs the server and three clients at the same time.
 async fn demo() -> io::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?; // port 0: any that is free
+    let listener = TcpListener::bind("127.0.0.1:0").await?; // port 0: the system picks a free one
     let address = listener.local_addr()?;
     println!("listening on {address}");
     let (end, ended) = oneshot::channel::<()>();
@@ -91,11 +93,11 @@ async fn demo() -> io::Result<()> {
         });
     }
     while let Some(answer) = clients.join_next().await {
-        // Two errors to look at: that of the task, and that of the connection.
+        // Two results: that of the task, and that of the connection.
         print!("came back: {}", answer??);
     }
 
-    drop(end); // a receiver whose sender is gone is ready
+    drop(end); // a receiver is ready when its sender is dropped
     server.await?;
     println!("the server has ended");
     Ok(())

@@ -1,4 +1,4 @@
-//! The smallest program: a future that is run, and a task beside it.
+//! The smallest program: runs one future, and one task beside it.
 //!
 //! ```sh
 //! cargo run --example hello
@@ -7,18 +7,19 @@
 use std::io;
 
 fn main() -> io::Result<()> {
-    // Runs a future on this thread until it is done. The first call starts the default runtime, which has a worker for
-    // each CPU that the process may use, or as many as the environment variable `GIVEWAY_WORKERS` says.
+    // Runs a future on this thread until it is done. The first call starts the default runtime. It
+    // has one worker for each CPU that the process may use, or as many as the environment variable
+    // `GIVEWAY_WORKERS` says.
     giveway::block_on(async {
-        // A task runs on the workers from now on, whether anybody awaits it or not.
+        // The task starts to run on the workers now. It runs even if nothing awaits its handle.
         let task = giveway::spawn(async {
-            // Inside of a task there is always a worker; `None` is for threads that are none.
+            // `Some` in a task that a worker polls. `None` on a thread that is not a worker.
             giveway::task::worker()
         });
         println!("hello from the main thread");
 
-        // Awaiting the handle gives what the future returned, or a `JoinError` if the task panicked or was aborted. That
-        // one turns into an `io::Error`, so `?` is enough.
+        // Awaiting the handle returns the future's output, or a `JoinError` if the task panicked or
+        // was aborted. `?` converts the `JoinError` into an `io::Error`.
         match task.await? {
             Some(worker) => println!("hello from worker {worker}"),
             None => println!("hello from nowhere"),

@@ -1,7 +1,8 @@
-//! State that is not `Send`, kept by a task that stays on one thread, and asked over a channel.
+//! A pinned task: keeps state that is not `Send`, and answers requests over a channel.
 //!
-//! Tasks move between threads, so what they hold must be `Send`. A pinned task does not move: it may hold an `Rc`, a
-//! `RefCell`, or something that a C library ties to a thread. Others talk to it over a channel, as to an actor.
+//! Ordinary tasks move between threads, so what they hold must be `Send`. A pinned task stays on
+//! one thread: it may hold an `Rc`, a `RefCell`, or an object that a C library ties to a thread.
+//! Other tasks talk to it over a channel, as to an actor.
 //!
 //! ```sh
 //! cargo run --example pinned
@@ -18,7 +19,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::{io, thread};
 
-/// A word to count, and where to send how often it has been seen.
+/// A word to count, and the channel for the answer: how often it has been seen.
 type Request = (&'static str, oneshot::Sender<usize>);
 
 fn main() -> io::Result<()> {
@@ -26,18 +27,18 @@ fn main() -> io::Result<()> {
     runtime.block_on(async {
         let (requests, inbox) = mpsc::unbounded();
 
-        // The function is sent to the worker and makes the future there. It need not be `Send`; what the function takes
-        // along must be. Without `on_worker`, or with plain `giveway::spawn_pinned`, the worker with the fewest pinned
-        // tasks gets it.
+        // The closure is sent to the worker, and makes the future there. The closure must be
+        // `Send`; the future need not be. Without `on_worker`, or with plain
+        // `giveway::spawn_pinned`, the runtime chooses the worker with the fewest pinned tasks.
         let counter = task::Builder::new().name("counter").on_worker(1).spawn_pinned(|| count_words(inbox));
 
-        // Ordinary tasks, on any worker, ask it.
+        // Ordinary tasks, on any worker, send it requests.
         let mut asking = JoinSet::new();
         for word in ["to", "be", "or", "not", "to", "be"] {
             let requests = requests.clone();
             asking.spawn(async move {
                 let (answer, answered) = oneshot::channel();
-                // An error here, or a cancelled answer, means that the counter is gone.
+                // An error here, or a cancelled answer, means that the counter has ended.
                 requests.unbounded_send((word, answer)).map_err(io::Error::other)?;
                 let times = answered.await.map_err(io::Error::other)?;
                 io::Result::Ok(format!("{word:?} has been seen {times} times"))
@@ -47,7 +48,7 @@ fn main() -> io::Result<()> {
             println!("{}", answer??);
         }
 
-        drop(requests); // the last sender: the inbox ends, and with it the counter
+        drop(requests); // drops the last sender: the inbox ends, and then the counter returns
         println!("different words: {}", counter.await?);
         Ok(())
     })
@@ -62,14 +63,15 @@ async fn count_words(mut inbox: mpsc::UnboundedReceiver<Request>) -> usize {
         let words = Rc::clone(&words);
         async move {
             while let Some((word, answer)) = inbox.next().await {
-                // No lock, no atomics: nobody else can be in here. But do not hold the borrow across an await.
+                // No lock and no atomics: only this thread uses the map. But do not hold the borrow
+                // across an await.
                 let times = *words.borrow_mut().entry(word).and_modify(|times| *times += 1).or_insert(1);
-                // Whoever asked may have given up meanwhile. That is none of our business.
+                // The asking task may have given up meanwhile. That is no error of the counter.
                 let _ = answer.send(times);
             }
         }
     };
-    // What shares the `Rc` lives in the same task, beside the other: here something that looks at it now and then.
+    // All users of the `Rc` are futures in this one task. This one reads the map now and then.
     let watching = {
         let words = Rc::clone(&words);
         async move {
@@ -80,7 +82,7 @@ async fn count_words(mut inbox: mpsc::UnboundedReceiver<Request>) -> usize {
             }
         }
     };
-    // Ends with the first of the two, and the second one never does.
+    // Ends when `serving` ends; `watching` never does.
     select(pin!(serving), pin!(watching)).await;
     words.borrow().len()
 }

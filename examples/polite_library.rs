@@ -1,8 +1,8 @@
-//! A library that is polite under Giveway, and does no harm anywhere else.
+//! A library that gives way under Giveway, and works unchanged under any other executor.
 //!
-//! The module `library` stands for a crate of its own. It knows nothing of the runtime: it depends on `giveway-yield` and
-//! `giveway-budget` alone, which depend on nothing. `main` uses it under Giveway, and then under the executor of `futures`,
-//! which knows nothing of either.
+//! The module `library` stands for a crate of its own. It does not depend on the runtime, only on
+//! `giveway-yield` and `giveway-budget`, which depend on nothing. `main` uses it under Giveway, and
+//! then under the executor of `futures`, which supports neither yield points nor budgets.
 //!
 //! ```sh
 //! cargo run --example polite_library
@@ -18,10 +18,10 @@ mod library {
     use std::future::poll_fn;
     use std::task::{Context, Poll, Waker, ready};
 
-    /// A checksum of something large. Long computations have yield points.
+    /// Computes a checksum of a large slice, with a yield point after each chunk.
     pub async fn checksum(bytes: &[u8]) -> u64 {
         let mut sum = 0xcbf2_9ce4_8422_2325_u64;
-        // From one yield point to the next some tens of microseconds should pass: others wait as long as that.
+        // Some tens of microseconds between two yield points: other tasks wait at most that long.
         for chunk in bytes.chunks(4096) {
             for &byte in chunk {
                 sum = (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -31,8 +31,8 @@ mod library {
         sum
     }
 
-    /// A queue to await items from. Resources spend the budget, so that whoever takes from one that is never empty does
-    /// not keep its thread for ever.
+    /// A queue whose items can be awaited. It spends the operation budget, so that a task that
+    /// reads from a queue that is never empty returns to the executor now and then.
     #[derive(Default)]
     pub struct Queue<T> {
         items: VecDeque<T>,
@@ -52,7 +52,8 @@ mod library {
         }
 
         fn poll_pop(&mut self, cx: &mut Context<'_>) -> Poll<T> {
-            // Asks for one operation. If none is left the task has been woken already, and we are to return `Pending`.
+            // Asks for one operation. If none is left, `poll_proceed` has already woken the task,
+            // and this function has to return `Pending`.
             let operation = ready!(giveway_budget::poll_proceed(cx));
             match self.items.pop_front() {
                 Some(item) => {
@@ -61,7 +62,7 @@ mod library {
                 }
                 None => {
                     self.waiting = Some(cx.waker().clone());
-                    Poll::Pending // `operation` is dropped here, and given back
+                    Poll::Pending // dropping `operation` gives it back: waiting is free
                 }
             }
         }
@@ -69,12 +70,12 @@ mod library {
 }
 
 fn main() -> io::Result<()> {
-    // One worker, so that there is somebody to be polite to.
+    // One worker, so that the checksum and the other task compete for it.
     let runtime = giveway::Builder::new().workers(1).build()?;
     println!("Under Giveway:");
     runtime.block_on(async {
         take_turns().await;
-        // The checksum keeps the only worker busy, and a task with something urgent comes along.
+        // The checksum keeps the only worker busy when an urgent task is spawned.
         let sum = giveway::spawn(timed(async { library::checksum(&vec![7; 8 << 20]).await }));
         giveway::time::sleep(Duration::from_millis(5)).await;
         let urgent = timed(giveway::spawn(async {})).await.1;
@@ -83,7 +84,8 @@ fn main() -> io::Result<()> {
         io::Result::Ok(())
     })?;
 
-    // This one sets no budget and answers no yield points. Each costs a look at a thread-local variable, and does nothing.
+    // This executor sets no budget and answers no yield points. Each call reads a thread-local
+    // variable and returns.
     println!("Under futures::executor:");
     futures::executor::block_on(async {
         take_turns().await;
@@ -93,7 +95,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a thousand items that are there already, beside a neighbour in the same task.
+/// Takes a thousand items that are already queued, beside a second future in the same task.
 async fn take_turns() {
     let mut queue = library::Queue::default();
     (1..=1000).for_each(|item| queue.push(item));

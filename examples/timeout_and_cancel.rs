@@ -1,7 +1,7 @@
-//! Ends that come early: timeouts, `select!`, `abort`, sets of tasks, and the shutdown of a runtime.
+//! Cancelling: timeouts, `select!`, `abort`, sets of tasks, and the shutdown of a runtime.
 //!
-//! A future is cancelled by dropping it: it stops at the await where it is, and the destructors of what it holds run. A task
-//! is cancelled by its handle, and *not* by dropping the handle.
+//! A future is cancelled by dropping it: it stops at the await where it is, and its local variables
+//! are dropped. A task is cancelled by its handle, and *not* by dropping the handle.
 //!
 //! ```sh
 //! cargo run --example timeout_and_cancel
@@ -15,13 +15,14 @@ use std::pin::pin;
 use std::sync::mpsc;
 use std::{io, thread};
 
-/// Says when and where it is dropped.
+/// Prints when and where it is dropped.
 struct Guard(&'static str);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Where the task would have run: on a worker, with the task's own id. Nothing can be awaited in here. To tidy up
-        // with more awaits, spawn a task that does it.
+        // The destructors of a task run where the task would have run: on a worker, with the task's
+        // own id. A destructor cannot await. If the cleanup has to await something, spawn a task
+        // for it.
         let place = if task::try_id().is_some() { "in its task" } else { "in block_on" };
         println!("  {} is dropped {place}, on the thread {:?}", self.0, thread::current().name().unwrap_or("?"));
     }
@@ -41,9 +42,9 @@ fn main() -> io::Result<()> {
     })?;
 
     println!("Runtime::shutdown_timeout");
-    // This one merely waits. It is dropped.
+    // This task waits at an await, so the shutdown drops it.
     runtime.spawn(wait_for_ever("a task that waits"));
-    // This one blocks its thread, and nobody can stop it: the report names it.
+    // This job blocks its thread, and cannot be stopped: the report names it.
     let (release, wait) = mpsc::channel::<()>();
     let (started, has_started) = mpsc::channel();
     task::Builder::new().name("slow cook").spawn_blocking_on(
@@ -56,25 +57,26 @@ fn main() -> io::Result<()> {
     has_started.recv().map_err(io::Error::other)?;
     let report = runtime.shutdown_timeout(Duration::from_millis(100));
     println!("  clean: {}; {report}", report.is_clean());
-    drop(release); // its thread ends by itself now
+    drop(release); // the job returns now, and its thread ends
     Ok(())
 }
 
 async fn futures_that_are_dropped() {
     println!("timeout");
-    // When the time is over the future is dropped with the timeout.
+    // When the time is over, the future is dropped together with the timeout.
     match timeout(Duration::from_millis(20), wait_for_ever("a slow future")).await {
         Ok(()) => println!("  done in time"),
         Err(elapsed) => println!("  {elapsed}"),
     }
-    // To try again later, lend it instead: then it goes on where it was.
+    // Pass the future by reference to keep it: it goes on where it was, under the next timeout.
     let mut slow = pin!(sleep(Duration::from_millis(30)).map(|()| "done"));
     while timeout(Duration::from_millis(20), &mut slow).await.is_err() {
         println!("  not yet");
     }
 
     println!("select!");
-    // The first to be ready wins. The other is dropped at the end of its scope.
+    // Runs the branch of the future that is ready first. The other future is dropped at the end of
+    // its scope.
     let mut answer = pin!(sleep(Duration::from_millis(10)).map(|()| "an answer").fuse());
     let mut other = pin!(wait_for_ever("the loser").fuse());
     futures::select! {
@@ -86,8 +88,8 @@ async fn futures_that_are_dropped() {
 async fn tasks_that_are_aborted() -> io::Result<()> {
     println!("abort");
     let task = giveway::spawn(wait_for_ever("an aborted task"));
-    sleep(Duration::from_millis(1)).await; // it starts meanwhile, most likely
-    // Takes effect at the await where the task is, or at its next one.
+    sleep(Duration::from_millis(1)).await; // the task most likely starts meanwhile
+    // Takes effect at the await where the task waits, or at its next one.
     task.abort();
     match task.await {
         Err(error) if error.is_cancelled() => println!("  {error}"),
@@ -108,7 +110,7 @@ async fn tasks_that_are_aborted() -> io::Result<()> {
             milliseconds
         });
     }
-    // They come in the order in which they finish.
+    // `join_next` returns them in the order in which they finish.
     for _ in 0..2 {
         if let Some(milliseconds) = set.join_next().await {
             println!("  finished: {} ms", milliseconds?);

@@ -1,4 +1,5 @@
-//! Work that wants every core, beside what is measured: tasks that work in chunks, and what they do after each.
+//! Background work for the other benchmarks: tasks that want every CPU and work in chunks, and what
+//! they do after each chunk.
 
 use crate::crew::Crew;
 use crate::peers::Peer;
@@ -8,32 +9,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What a run is made of.
+/// The load of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// How many background tasks.
+    /// The number of background tasks.
     pub background: usize,
-    /// How many rounds of [`spin`] a chunk of the background is.
+    /// The rounds of [`spin`] in a chunk of background work.
     pub chunk: u64,
-    /// How many rounds a request costs: 20 µs.
+    /// The rounds of [`spin`] that a request costs: 20 µs.
     pub work: u64,
-    /// What the tasks do after each chunk.
+    /// What the background tasks do after each chunk.
     pub jobs: Jobs,
     /// Whether a quarter of each chunk, and of the work for each request, is under one lock.
     pub locked: bool,
     /// Wake-ups or requests a second.
     pub rate: u32,
-    /// How long.
+    /// How long they come.
     pub time: Duration,
 }
 
 impl Load {
-    /// What a chunk of the background, and the work for a request, is made of.
+    /// Returns the function that does the work of chunks and requests.
     pub fn spin(&self) -> fn(u64) {
         if self.locked { spin_locked } else { spin }
     }
 
-    /// How many wake-ups or requests there are in all.
+    /// Returns the number of wake-ups or requests in all.
     pub fn events(&self) -> u32 {
         (self.time.as_secs_f64() * f64::from(self.rate)) as u32
     }
@@ -42,19 +43,19 @@ impl Load {
 /// What background tasks do after each chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jobs {
-    /// They are of the background, as far as the peer knows such a thing, and come to its politest yield point.
+    /// They are background tasks, if the peer has such a class, and await its politest yield point.
     Polite,
-    /// They are like all other tasks, and `yield_now`.
+    /// They are tasks like all others, and await `yield_now`.
     Plain,
-    /// They are of the background, and `yield_now`: a chunk is a poll, and has no yield point in it.
+    /// They are background tasks, and await `yield_now`: a chunk is one poll without a yield point.
     Stubborn,
-    /// They are of the background, and go on: their first poll does not return.
+    /// They are background tasks, and never return from their first poll.
     Endless,
-    /// They are like all other tasks, and go on: their first poll does not return.
+    /// They are tasks like all others, and never return from their first poll.
     PlainEndless,
 }
 
-/// The background of a load.
+/// The background tasks of a load.
 #[expect(missing_debug_implementations, reason = "not every peer's handles have one")]
 pub struct Background<P: Peer> {
     crew: Crew<P>,
@@ -62,9 +63,10 @@ pub struct Background<P: Peer> {
 }
 
 impl<P: Peer> Background<P> {
-    /// Starts it on a peer that was started.
+    /// Starts them on a peer that has been started.
     pub fn start(load: Load) -> Self {
-        // One each: a line that all cores count on would cost more than the yields that are compared.
+        // A counter for each task: a cache line that all CPUs write would cost more than the yields
+        // that are compared.
         let mut chunks = Vec::new();
         let crew = Crew::start(load.background, |stop| {
             let done = Arc::new(CachePadded::new(AtomicU64::new(0)));
@@ -94,12 +96,13 @@ impl<P: Peer> Background<P> {
                 Jobs::PlainEndless => P::spawn(async move { while !chunk() {} }),
             }
         });
-        // They settle: those that share a queue find out that they are all polite.
+        // The tasks need some time to settle: those that share a queue find out that all are
+        // polite.
         std::thread::sleep(Duration::from_millis(100));
         Self { crew, chunks }
     }
 
-    /// Chunks a second while `f` runs.
+    /// Returns the chunks a second that are done while `f` runs.
     pub fn chunks_during(&self, f: impl FnOnce()) -> f64 {
         let (before, start) = (self.chunks(), Instant::now());
         f();
@@ -110,7 +113,7 @@ impl<P: Peer> Background<P> {
         self.chunks.iter().map(|done| done.load(Relaxed)).sum()
     }
 
-    /// Stops it.
+    /// Stops the tasks, and waits until they have ended.
     pub fn end(self) {
         self.crew.end();
     }

@@ -1,7 +1,10 @@
-//! What one yield call costs, when there is no reason to yield.
+//! What does one yield call cost when there is no reason to yield?
 //!
-//! A loop in a task that does nothing but call it, eight times a turn. The loop's own instructions are in the figure; the
-//! time of a loop without a call is given beside it. Not isolated: whatever else the machine does; hence the median of many.
+//! A task calls the yield point in a loop, eight times a turn, and does nothing else. The figure
+//! contains the loop's own instructions; `--bin give_way` prints the time of a loop without a call
+//! beside it.
+//!
+//! Not isolated: what else the machine does. Therefore callers take the median of several runs.
 
 use crate::crew::Crew;
 use crate::peers::Peer;
@@ -13,14 +16,14 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-/// Nanoseconds a call, in a task that calls the peer's polite yield `calls` times.
+/// Returns the nanoseconds of a call, in a task that calls the peer's polite yield `calls` times.
 pub fn per_call<P: Peer>(calls: u64, clock: fn() -> f64) -> f64 {
     let mut task = Box::pin(async move {
         let start = clock();
         for i in 0..calls / 8 {
             black_box(i);
-            // Eight to a turn: the counter of a loop around an await lives in memory, and the trip there and back would
-            // be most of the figure.
+            // Eight in a turn: the counter of a loop around an `await` is in memory, and loading
+            // and storing it would be most of the figure.
             P::polite_yield().await;
             P::polite_yield().await;
             P::polite_yield().await;
@@ -36,33 +39,34 @@ pub fn per_call<P: Peer>(calls: u64, clock: fn() -> f64) -> f64 {
     P::block_on(async { P::spawn(task).await })
 }
 
-/// Nanoseconds by the wall clock.
+/// Returns the nanoseconds of the wall clock since its first call.
 pub fn wall_time() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as f64
 }
 
-/// Nanoseconds of CPU that this thread has had: time in which another had the CPU does not count. For calls that do not
-/// give way, so that the task stays on its thread.
+/// Returns the nanoseconds of CPU time that the calling thread has had, so time in which another
+/// thread has the CPU does not count. For calls that do not give way: then the task stays on its
+/// thread.
 ///
 /// # Panics
 ///
 /// If the system has no such clock.
 pub fn thread_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a writable `timespec`.
+    // SAFETY: `time` is a writable `timespec` that lives during the call.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     assert_eq!(failed, 0, "every thread has a clock");
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// A name by which `benches/instructions` finds the loop.
+/// Polls the task, under a name by which `benches/instructions` finds the loop.
 #[inline(never)]
 fn measured<T>(task: Pin<&mut (dyn Future<Output = T> + Send)>, cx: &mut Context<'_>) -> Poll<T> {
     task.poll(cx)
 }
 
-/// Nanoseconds a turn of the same loop without a call.
+/// Returns the nanoseconds of a turn of the same loop without a call.
 pub fn empty_loop<P: Peer>(turns: u64) -> f64 {
     let task = async move {
         let start = thread_time();
@@ -74,8 +78,8 @@ pub fn empty_loop<P: Peer>(turns: u64) -> f64 {
     P::block_on(async { P::spawn(task).await })
 }
 
-/// Polite loops on every worker but one, so that a task beside them finds none idle and nobody waiting. Returns when each
-/// is running.
+/// Starts polite loops on every worker but one, so that a task beside them finds no worker idle and
+/// no task waiting. Returns when each loop runs.
 pub fn keep_others_busy<P: Peer>(workers: usize) -> Crew<P> {
     let running = Arc::new(AtomicUsize::new(0));
     let crew = Crew::start(workers - 1, |stop| {

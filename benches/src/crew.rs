@@ -1,4 +1,4 @@
-//! Tasks that go on until they are told to stop.
+//! Tasks that go on until they are told to stop. A helper of several benchmarks.
 
 use crate::peers::Peer;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ pub struct Crew<P: Peer> {
 }
 
 impl<P: Peer> Crew<P> {
-    /// Calls `spawn` so many times, each time with the flag by which its task is told to stop.
+    /// Calls `spawn` `tasks` times, each time with the flag by which its task is told to stop.
     pub fn start(tasks: usize, mut spawn: impl FnMut(Arc<AtomicBool>) -> P::Handle<()>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = P::block_on(async { (0..tasks).map(|_| spawn(stop.clone())).collect() });
         Self { stop, tasks }
     }
 
-    /// Stops them.
+    /// Tells the tasks to stop, and waits until they have.
     pub fn end(self) {
         self.stop.store(true, Relaxed);
         P::block_on(async {

@@ -1,7 +1,8 @@
-//! The benchmarks: every runtime behind one trait, every workload written once against it.
+//! The benchmarks: every runtime behind one trait, and every workload written once against it.
 //!
-//! `cargo run --release -p giveway-benches` prints the table of all that was promised; `--bin give_way` more of what giving
-//! way costs and gives; the other programs ask one question each; `cargo bench` watches for regressions.
+//! `cargo run --release -p giveway-benches` prints the table of everything that was promised.
+//! `--bin give_way` prints more about what giving way costs and gives. The other programs ask one
+//! question each. `cargo bench` watches for regressions.
 
 pub mod background;
 pub mod cost;

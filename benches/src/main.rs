@@ -1,14 +1,18 @@
-//! Prints one table of everything that was promised: medians of interleaved rounds beside tokio and smol, their spread,
-//! ratios to the best of the others, context switches; then what was lost.
+//! Does Giveway keep what it promises, beside tokio and smol?
 //!
-//! `cargo run --release -p giveway-benches [-- --rounds N] [--workers N] [--row TEXT] [--into PAGE]`
+//! `cargo run --release -p giveway-benches [-- --rounds N] [--workers N] [--row TEXT] [--into
+//! PAGE]`
 //!
-//! Some five minutes; `--row yield` or `--row requests` in less. `--into docs/benchmarks.md` puts the table where it
-//! belongs. The question each line asks is at its function: `rows.rs`, `cost.rs`, `wake.rs`, `requests.rs`,
-//! `second_socket.rs`. Rounds are
-//! interleaved (every peer once, then every peer again, in rotating order), so that a slow minute of the machine hits all
-//! alike; only ratios mean anything on another machine. What is not isolated: all peers are alive in one process, the idle
-//! ones asleep.
+//! Prints one table of everything that was promised: medians of interleaved rounds with their
+//! spread, ratios to the best of the others, context switches. Then it lists what was lost.
+//!
+//! It takes some five minutes, and less with `--row yield` or `--row requests`.
+//! `--into docs/benchmarks.md` puts the table where it belongs. The question that a line asks is at
+//! its function: in `rows.rs`, `cost.rs`, `wake.rs`, `requests.rs`, `second_socket.rs`, or here.
+//! Rounds are interleaved: every peer once, then every peer again, in rotating order. So a slow
+//! minute of the machine affects all alike. On another machine only the ratios mean anything.
+//!
+//! Not isolated: all peers are in one process, and those that are not measured are asleep.
 
 use giveway_benches::background::{Jobs, Load};
 use giveway_benches::cost::{keep_others_busy, per_call, thread_time, wall_time};
@@ -20,11 +24,12 @@ use giveway_benches::work::{interleaved, percentile, rounds_per_microsecond};
 use giveway_benches::{requests, second_socket, wake};
 use std::time::{Duration, Instant};
 
-/// Rounds of what takes seconds a round.
+/// The number of rounds where a round takes seconds.
 const LONG_ROUNDS: usize = 5;
 
-/// Calls in a round, of a yield that does not give way and of one that does.
+/// Calls in a round, of a yield that does not give way.
 const CALLS: u64 = 20_000_000;
+/// Calls in a round, of a yield that gives way.
 const SLOW_CALLS: u64 = 500_000;
 
 /// One run of one row.
@@ -36,7 +41,7 @@ struct Sample {
 
 fn measure<P: Peer>(row: usize, workers: usize) -> Sample {
     let busy = rows::wants_busy(row).then(|| rows::keep_busy::<P>(workers));
-    // Let the peer's own wake-ups of the run before settle.
+    // The peer's own wake-ups of the run before end first.
     std::thread::sleep(Duration::from_millis(2));
     let (switches, start) = (usage().voluntary_switches, Instant::now());
     rows::run::<P>(row);
@@ -120,7 +125,7 @@ fn run(options: &Options) -> Result<(), String> {
     }
 }
 
-/// The lines so far, and what a line's name must contain.
+/// The lines so far, and the text that the name of a line must contain.
 struct Table<'a> {
     row: &'a str,
     lines: Vec<Line>,
@@ -137,7 +142,7 @@ impl Table<'_> {
         self.lines.push(line);
     }
 
-    /// A line for each column of samples that has a name.
+    /// Adds a line for each column of samples that has a name.
     fn add_columns<const N: usize>(&mut self, names: [(String, Goal); N], samples: [Vec<[f64; N]>; 3]) {
         for (column, (name, goal)) in names.into_iter().enumerate() {
             let summary = |rounds: &Vec<[f64; N]>| Summary::of(rounds.iter().map(|round| round[column]).collect());
@@ -152,7 +157,7 @@ fn micro(table: &mut Table<'_>, options: &Options, index: usize, row: &Row) {
         return;
     }
     let peers = [measure::<Giveway>, measure::<Tokio>, measure::<Smol>];
-    // The first two rounds warm allocators and caches.
+    // The first two rounds warm allocators and caches, and do not count.
     interleaved(2, peers.map(|measure| move || measure(index, options.workers)));
     let samples = interleaved(options.rounds, peers.map(|measure| move || measure(index, options.workers)));
     let summary = |samples: Vec<Sample>| {
@@ -179,7 +184,8 @@ fn yield_calls(table: &mut Table<'_>, workers: usize) {
         ("one yield call, all busy, nobody waiting, ns".to_owned(), Goal::AtMost(3.0)),
     ];
     if names.iter().any(|(name, _)| table.wants(name)) {
-        // Ours does not give way, so that the clock of its thread is the right one; the others do.
+        // Giveway's call does not give way, so the CPU clock of its thread is the right one. The
+        // others' calls give way.
         let peers: [&dyn Fn() -> [f64; 2]; 3] = [
             &|| [idle::<Giveway>(CALLS, thread_time), busy::<Giveway>(CALLS, thread_time, workers)],
             &|| [idle::<Tokio>(SLOW_CALLS, wall_time), busy::<Tokio>(SLOW_CALLS, wall_time, workers)],
@@ -194,8 +200,8 @@ fn load(options: &Options, background: usize, rate: u32) -> Load {
     Load { background, chunk, work: chunk, jobs: Jobs::Polite, locked: false, rate, time: Duration::from_secs(2) }
 }
 
-/// Tasks whose polls take 10 ms, and which are no background: how long does a task wait beside them that a thread or a socket
-/// wakes?
+/// How long does a task wait that a thread or a socket wakes, beside foreground tasks whose polls
+/// take 10 ms?
 fn beside_long_polls(table: &mut Table<'_>, options: &Options) {
     fn wake_ups<P: Peer>(load: Load) -> [f64; 2] {
         percentiles(wake::run::<P>(load).latencies)
@@ -222,8 +228,8 @@ fn beside_long_polls(table: &mut Table<'_>, options: &Options) {
     }
 }
 
-/// A worker is idle, another in a poll: how long does a socket wait that becomes ready meanwhile? As a multiple of the wait
-/// beside no poll, in the same round.
+/// How long does a socket wait that becomes ready while one worker is idle and another is in a
+/// poll? The figure is a multiple of the wait beside no poll, in the same round.
 fn beside_an_idle_worker(table: &mut Table<'_>) {
     const POLLS: [(u64, &str); 4] = [(100, "0.1"), (500, "0.5"), (2_000, "2"), (5_000, "5")];
     const TRIPS: usize = 100;
@@ -249,8 +255,8 @@ fn beside_an_idle_worker(table: &mut Table<'_>) {
     }
 }
 
-/// What does a task cost that ticks a thousand times a second, and does nothing else? The CPU time of the whole process, in two
-/// seconds.
+/// What does a task cost that ticks a thousand times a second and does nothing else? The figure is
+/// the CPU time of the whole process, in two seconds.
 fn interval(table: &mut Table<'_>) {
     fn sample<P: Peer>() -> [f64; 1] {
         let (start, before) = (Instant::now(), usage().cpu);
@@ -264,7 +270,7 @@ fn interval(table: &mut Table<'_>) {
     }
 }
 
-/// The median and the 99th percentile.
+/// Returns the median and the 99th percentile.
 fn percentiles(mut samples: Vec<f64>) -> [f64; 2] {
     [0.5, 0.99].map(|part| percentile(&mut samples, part))
 }

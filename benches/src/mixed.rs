@@ -1,14 +1,15 @@
-//! What do foreground tasks feel of background jobs, and what do the jobs get done, if the jobs have yield points, are paced,
-//! both, or neither?
+//! What do foreground tasks feel of background jobs, and what do the jobs get done, if the jobs
+//! have yield points, are paced, both, or neither?
 //!
-//! A cell is a foreground load, a kind of job and an arm, on a runtime of its own. A thread that is none of the runtime's spawns
-//! foreground tasks at fixed times, whatever became of the ones before; each works for 50 µs, and its latency is taken from the
-//! time at which it was to be spawned until it is done. The thread asks for real-time priority. Jobs work in stretches of a fixed
-//! amount of arithmetic, between two points at which their worker can change to another task; what they get done is
-//! counted in chunks of 20 µs of it.
+//! A cell is a foreground load, a kind of job and an arm, on a runtime of its own. A thread outside
+//! of the runtime spawns foreground tasks at fixed times, whatever has become of the earlier ones.
+//! Each task works for 50 µs. Its latency runs from the time at which it is due until it is done.
+//! The thread asks for real-time priority. A job works in stretches: a fixed amount of arithmetic
+//! between two points at which its worker can change to another task. What jobs get done is counted
+//! in chunks of 20 µs of this arithmetic.
 //!
-//! What it does not isolate: the spawning thread shares the CPUs with the runtime; and a neighbour gets what the kernel gives
-//! it.
+//! Not isolated: the spawning thread shares the CPUs with the runtime, and the neighbour process
+//! gets what the kernel gives it.
 
 use crate::wake::ask_for_real_time;
 use crate::work::{microseconds, percentile, spin};
@@ -23,10 +24,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// What a foreground task works for, in microseconds.
+/// The work of a foreground task, in microseconds.
 const TASK: u64 = 50;
 
-/// What is counted of a job's work, in microseconds.
+/// The unit in which the work of jobs is counted, in microseconds.
 const CHUNK: u64 = 20;
 
 /// When foreground tasks come.
@@ -41,10 +42,10 @@ pub enum Foreground {
 }
 
 impl Foreground {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Self; 3] = [Self::Steady, Self::Bursty, Self::Neighbour];
 
-    /// What the table calls it.
+    /// Returns the name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Steady => "steady",
@@ -53,7 +54,7 @@ impl Foreground {
         }
     }
 
-    /// How many tasks come at once, and how long after the ones before.
+    /// Returns how many tasks come at once, and the time from one such group to the next.
     const fn rhythm(self) -> (u32, Duration) {
         match self {
             Self::Steady | Self::Neighbour => (1, Duration::from_micros(500)),
@@ -69,19 +70,20 @@ pub enum Arm {
     Alone,
     /// They return to the queue like any other task: a plain `yield_now`.
     Neither,
-    /// They give way to what waits: `yield_now_if_busy`.
+    /// They give way to a task that waits: `yield_now_if_busy`.
     Yields,
-    /// They wait for the pacer's slices, but do not give way where its call would, and then do as in [`Self::Neither`].
+    /// They wait for the pacer's slices, but do not give way at its yield point. Then they do as in
+    /// [`Self::Neither`].
     Pacer,
     /// They call their pacer, which is a yield point too.
     Both,
 }
 
 impl Arm {
-    /// All that have jobs.
+    /// Every arm that has jobs.
     pub const ALL: [Self; 4] = [Self::Neither, Self::Yields, Self::Pacer, Self::Both];
 
-    /// What the table calls it.
+    /// Returns the name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alone => "no jobs",
@@ -92,28 +94,28 @@ impl Arm {
         }
     }
 
-    /// Whether the jobs have pacers.
+    /// Returns whether the jobs have pacers.
     pub const fn is_paced(self) -> bool {
         matches!(self, Self::Pacer | Self::Both)
     }
 }
 
-/// What a cell is made of.
+/// The parameters of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
     /// When foreground tasks come.
     pub foreground: Foreground,
-    /// How long a job works before a worker can change to another task.
+    /// How long a job works before its worker can change to another task.
     pub stretch: Duration,
     /// What jobs do between two stretches.
     pub arm: Arm,
-    /// How many jobs.
+    /// The number of jobs.
     pub jobs: usize,
-    /// How many workers.
+    /// The number of workers.
     pub workers: usize,
-    /// How many rounds of [`spin`] take a microsecond.
+    /// The rounds of [`spin`] that take a microsecond.
     pub rounds: u64,
-    /// What the pacer is to keep to.
+    /// The settings of the pacers.
     pub settings: Settings,
     /// How long the load goes on before it is measured.
     pub settle: Duration,
@@ -121,18 +123,18 @@ pub struct Cell {
     pub time: Duration,
 }
 
-/// What came of a cell.
+/// The figures of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Latency of foreground tasks, in microseconds: p50 and p99.
+    /// The latency of foreground tasks, in microseconds: median and 99th percentile.
     pub latency: [f64; 2],
     /// CPU seconds of background work a second.
     pub cpus: f64,
-    /// The pacer's limit at the beginning of the measurement and at its end, if there was one.
+    /// The pacer's limit at the beginning and at the end of the measurement, if the jobs are paced.
     pub limits: Option<[f64; 2]>,
 }
 
-/// Jobs, and what they have done.
+/// The jobs of a cell, and what they have done.
 struct Jobs {
     stop: AtomicBool,
     chunks: Vec<CachePadded<AtomicU64>>,
@@ -175,8 +177,8 @@ impl Jobs {
     }
 }
 
-/// A call of a pacer that waits for a slice and for nothing else. At its yield point a call that gives way is woken at once;
-/// such a one is dropped, and the job goes on.
+/// Calls a pacer, and waits for a slice but not at its yield point. A call that gives way there is
+/// woken at once. Such a call is dropped, and the job goes on.
 async fn without_giving_way(pacer: &Pacer) {
     #[derive(Default)]
     struct Woken(AtomicBool);
@@ -218,11 +220,12 @@ pub fn run(cell: Cell) -> Outcome {
     Outcome { latency, cpus, limits: first.zip(last).map(|(first, last)| [first, last]) }
 }
 
-/// The limit of the moment, if the jobs are paced.
+/// Returns the limit at this moment, if the jobs are paced.
 fn limit(cell: Cell, runtime: &Runtime) -> Option<f64> {
     let ask = async {
         let pacer = Pacer::with_slice(Duration::from_nanos(1));
-        // A call belongs to its runtime once it was polled. It need not be served.
+        // A pacer belongs to a runtime once a call of it was polled there. The call need not be
+        // served.
         let mut call = pin!(pacer.pace());
         poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_ready())).await;
         pacer.limit()
@@ -230,7 +233,8 @@ fn limit(cell: Cell, runtime: &Runtime) -> Option<f64> {
     if cell.arm.is_paced() { runtime.block_on(ask) } else { None }
 }
 
-/// Spawns foreground tasks for so long. How long after it was to be spawned each was done, in microseconds.
+/// Spawns foreground tasks for `time`. Returns, for each, the microseconds from when it was due
+/// until it was done.
 fn send(cell: Cell, time: Duration, handle: Handle) -> Vec<f64> {
     let (at_once, every) = cell.foreground.rhythm();
     let times = (time.as_secs_f64() / every.as_secs_f64()).round().max(1.0) as u32;
@@ -242,13 +246,14 @@ fn send(cell: Cell, time: Duration, handle: Handle) -> Vec<f64> {
             let start = Instant::now() + Duration::from_millis(1);
             for n in 0..times {
                 let due = start + every * n;
-                // Not a spin: it would take a core from the background.
+                // A sleep and not a spin, which would take a CPU from the background.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 for task in 0..at_once {
                     let done = done.clone();
                     drop(handle.spawn(async move {
                         spin(TASK * cell.rounds);
-                        // Ordering: relaxed. Nothing else is published by it.
+                        // Ordering: relaxed. The load is in `took` below, and nothing else is
+                        // published by the store.
                         done[(n * at_once + task) as usize].store(due.elapsed().as_nanos() as u64, Relaxed);
                     }));
                 }
@@ -257,7 +262,8 @@ fn send(cell: Cell, time: Duration, handle: Handle) -> Vec<f64> {
     });
     sending.join().expect("the sender does not panic");
     let took = |done: &AtomicU64| {
-        // Some tens of seconds. A load that the machine cannot bear is no load to measure.
+        // Waits for some tens of seconds at most. A load that takes longer is too much for the
+        // machine, and not worth a measurement.
         let took = (0..30_000).find_map(|_| match done.load(Relaxed) {
             0 => {
                 std::thread::sleep(Duration::from_millis(1));
@@ -274,7 +280,8 @@ fn send(cell: Cell, time: Duration, handle: Handle) -> Vec<f64> {
 struct Neighbour(Child);
 
 impl Neighbour {
-    /// Starts this program anew, to call [`neighbour`]. It ends by itself after twice as long as it is needed, and a minute.
+    /// Starts this program anew, to call [`neighbour`]. If it is not ended before, it ends after
+    /// twice `time` and a minute.
     fn start(time: Duration) -> Self {
         let bound = 2 * time + Duration::from_secs(60);
         let child = Command::new(std::env::current_exe().expect("it has a path"))
@@ -282,7 +289,7 @@ impl Neighbour {
             .stdin(Stdio::null())
             .spawn()
             .expect("runs itself");
-        // Until it is there.
+        // It needs some time to start.
         std::thread::sleep(Duration::from_millis(50));
         Self(child)
     }
@@ -290,12 +297,12 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        // It may have come to its bound; then there is nothing to end.
+        // It may have ended by itself. Then there is nothing to end.
         let _ended = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
-/// Keeps every CPU busy for so long: what the neighbour does.
+/// Keeps every CPU busy for `time`: what the neighbour process does.
 ///
 /// # Panics
 ///

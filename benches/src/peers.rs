@@ -1,8 +1,9 @@
 //! The runtimes under comparison, behind one trait.
 //!
-//! Each is set up the way its own documentation sets up a multi-threaded server: tokio's multi-thread scheduler, the
-//! smol stack as the `smol` crate wires it (one executor, a thread each in `async_io::block_on`), and ours. All live
-//! in one process at once; the two that are not being measured are idle.
+//! Each is set up the way its own documentation sets up a multi-threaded server: tokio with its
+//! multi-thread scheduler; the smol stack as the `smol` crate wires it (one executor, and threads
+//! that are in `async_io::block_on`); Giveway with its defaults. Most programs start all of them in
+//! one process; those that are not measured are idle.
 
 use std::future::Future;
 use std::io;
@@ -10,44 +11,46 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A runtime. All functions are static: a process has one of each peer.
+/// A runtime. All functions are static: a process has at most one of each peer.
 pub trait Peer: Sized + 'static {
-    /// What the table calls it.
+    /// The name in the table.
     const NAME: &'static str;
 
-    /// The handle of a spawned task. Awaiting it gives the output, or panics if the task did.
+    /// The handle of a spawned task. Awaiting it gives the output, or panics if the task panicked.
     type Handle<T: Send + 'static>: Future<Output = T> + Send + 'static;
 
-    /// Starts the runtime with this many workers. Called once, first.
+    /// Starts the runtime with `workers` workers. Called once, before all else.
     fn start(workers: usize);
 
     /// Runs a future on the calling thread, which is no worker.
     fn block_on<F: Future>(future: F) -> F::Output;
 
-    /// Spawns a task, from inside or outside.
+    /// Spawns a task, from inside or outside of the runtime.
     fn spawn<F>(future: F) -> Self::Handle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static;
 
-    /// Spawns a task that nobody waits for.
+    /// Spawns a task that no other task waits for.
     fn spawn_detached<F>(future: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        // Most handles detach on drop.
+        // Most handles detach their task when they are dropped.
         drop(Self::spawn(future));
     }
 
     /// Yields once.
     fn yield_now() -> impl Future<Output = ()> + Send;
 
-    /// What a background loop of this runtime should call between two chunks: the politest yield point it has.
+    /// Awaits the politest yield point of this runtime: what a background loop should call between
+    /// two chunks.
     fn polite_yield() -> impl Future<Output = ()> + Send {
         Self::yield_now()
     }
 
-    /// Runs a function that blocks inside of a task, in the way that the runtime has for it, if it has one.
+    /// Runs a function that blocks, inside of a task, in the runtime's way of doing that; if it has
+    /// none, just calls the function.
     #[track_caller]
     fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
         f()
@@ -58,10 +61,10 @@ pub trait Peer: Sized + 'static {
     /// A TCP stream of this runtime.
     type Stream: Send + 'static;
 
-    /// Waits.
+    /// Waits for `duration`.
     fn sleep(duration: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Waits for this many ticks of an interval.
+    /// Waits for `ticks` ticks of an interval.
     fn ticks(period: Duration, ticks: usize) -> impl Future<Output = ()> + Send;
 
     /// Listens on a free port of loopback.
@@ -73,13 +76,13 @@ pub trait Peer: Sized + 'static {
     /// Connects.
     fn connect(address: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// Reads what is there; zero at the end.
+    /// Reads what is there; returns zero at the end.
     fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
 
-    /// Writes everything.
+    /// Writes all bytes.
     fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Spawns a task of the background, if the runtime knows such a thing.
+    /// Spawns a background task, if the runtime has such a class; otherwise a plain task.
     #[track_caller]
     fn spawn_background<F>(future: F) -> Self::Handle<F::Output>
     where
@@ -90,7 +93,8 @@ pub trait Peer: Sized + 'static {
     }
 }
 
-/// The sockets and the timer of a peer that has tokio's names for them, and its traits there.
+/// The sockets and timers of a peer that has tokio's names for them, and names of tokio's traits in
+/// `$traits`.
 macro_rules! sockets_by_tokios_names {
     ($peer:ident, $traits:path) => {
         type Listener = $peer::net::TcpListener;
@@ -137,7 +141,7 @@ macro_rules! sockets_by_tokios_names {
     };
 }
 
-/// This project.
+/// Giveway. Its background work is plain tasks with yield points.
 #[derive(Debug)]
 pub struct Giveway;
 
@@ -180,14 +184,14 @@ impl Peer for Giveway {
     sockets_by_tokios_names!(giveway, futures);
 }
 
-/// This project again: background tasks without yield points. They await a resource that spends the budget; or, if
-/// `PREEMPTIBLE`, are on lowered threads.
+/// Giveway with background tasks that have no yield points. They await a resource that spends the
+/// budget or, with `PREEMPTIBLE`, run on lowered threads.
 #[derive(Debug)]
 pub struct GivewayWithout<const PREEMPTIBLE: bool>;
 
-/// As `spawn_background` runs them.
+/// Background tasks from `spawn_background`.
 pub type GivewayBackground = GivewayWithout<false>;
-/// As the kernel preempts them.
+/// Preemptible tasks: the kernel preempts them.
 pub type GivewayPreemptible = GivewayWithout<true>;
 
 impl<const PREEMPTIBLE: bool> Peer for GivewayWithout<PREEMPTIBLE> {
@@ -195,7 +199,7 @@ impl<const PREEMPTIBLE: bool> Peer for GivewayWithout<PREEMPTIBLE> {
     type Handle<T: Send + 'static> = Unwrapped<giveway::task::JoinHandle<T>>;
 
     fn start(_workers: usize) {
-        // It shares the other's runtime.
+        // It shares the runtime of `Giveway`.
     }
 
     fn block_on<F: Future>(future: F) -> F::Output {
@@ -215,7 +219,7 @@ impl<const PREEMPTIBLE: bool> Peer for GivewayWithout<PREEMPTIBLE> {
     }
 
     fn polite_yield() -> impl Future<Output = ()> + Send {
-        // No yield point: an operation on a resource that is always ready.
+        // No yield point, but an operation on a resource that is always ready.
         giveway::budget::cooperative(std::future::ready(()))
     }
 
@@ -278,8 +282,8 @@ impl Peer for Tokio {
     sockets_by_tokios_names!(tokio, tokio::io);
 }
 
-/// Two tokio runtimes, the second for the background, with threads that the system prefers all others to. `IDLE`: by
-/// `SCHED_IDLE`; otherwise at nice 19.
+/// Two tokio runtimes. The second is for background tasks: the kernel prefers all other threads to
+/// its threads. These are under `SCHED_IDLE` with `IDLE`, and at nice 19 without.
 #[derive(Debug)]
 pub struct TwoTokios<const IDLE: bool>;
 
@@ -289,7 +293,7 @@ impl<const IDLE: bool> Peer for TwoTokios<IDLE> {
     const NAME: &'static str = if IDLE { "two tokios, SCHED_IDLE" } else { "two tokios, nice 19" };
     type Handle<T: Send + 'static> = Unwrapped<tokio::task::JoinHandle<T>>;
 
-    /// The first of them is [`Tokio`]'s, which is to be started too.
+    /// Starts the second runtime. The first is that of [`Tokio`], which has to be started too.
     fn start(workers: usize) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
@@ -328,7 +332,7 @@ impl<const IDLE: bool> Peer for TwoTokios<IDLE> {
 }
 
 fn lower_to_nice_19() {
-    // SAFETY: changes a setting of the calling thread, and reads no memory.
+    // SAFETY: the call takes no pointer. It changes a setting of the calling thread, which 0 names.
     let failed = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
     assert_eq!(failed, 0, "lowering a priority is always allowed");
 }
@@ -377,7 +381,7 @@ impl Peer for Smol {
     }
 
     fn yield_now() -> impl Future<Output = ()> + Send {
-        // The yield that smol re-exports does just this.
+        // The yield that smol re-exports does the same.
         giveway::yield_now()
     }
 
@@ -422,7 +426,7 @@ impl Peer for Smol {
     }
 }
 
-/// A join handle whose error, a panic, is passed on.
+/// A join handle that panics if its task did.
 #[derive(Debug)]
 pub struct Unwrapped<H>(H);
 

@@ -1,11 +1,12 @@
-//! The table: what each peer did, how ours compares, whether the goal is reached; and what was lost.
+//! The table: the figures of each peer, the ratio of Giveway's to the others', and whether the goal
+//! is reached. Then the list of losses.
 
 use crate::work::percentile;
 use std::fmt;
 use std::fmt::Write as _;
 use std::process::Command;
 
-/// What was measured of one peer, over all rounds.
+/// The figures of one peer, over all rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Summary {
     /// The median.
@@ -14,12 +15,13 @@ pub struct Summary {
     pub low: f64,
     /// The 90th percentile.
     pub high: f64,
-    /// Voluntary context switches of the process per thousand operations, where that says something.
+    /// Voluntary context switches of the process in a thousand operations, for lines where they
+    /// mean something.
     pub switches: Option<f64>,
 }
 
 impl Summary {
-    /// Of one sample a round.
+    /// Makes it of one sample a round.
     pub fn of(mut samples: Vec<f64>) -> Self {
         let [low, median, high] = [0.1, 0.5, 0.9].map(|part| percentile(&mut samples, part));
         Self { median, low, high, switches: None }
@@ -36,7 +38,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Three digits or so.
+/// Formats a value with about three digits.
 fn short(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
@@ -45,12 +47,12 @@ fn short(value: f64) -> String {
     }
 }
 
-/// What ours has to be.
+/// What Giveway's figure has to be.
 #[derive(Debug, Clone, Copy)]
 pub enum Goal {
     /// Nothing was promised.
     None,
-    /// At most this part of the best peer's.
+    /// At most this multiple of the best peer's figure.
     Ratio(f64),
     /// At most this.
     AtMost(f64),
@@ -69,14 +71,14 @@ impl fmt::Display for Goal {
     }
 }
 
-/// A line of the table. Peers in the order of [`HEAD`].
+/// A line of the table, with the peers in the order of [`HEAD`].
 #[derive(Debug, Clone)]
 pub struct Line {
     /// What was measured, and in which unit.
     pub name: String,
-    /// What each made of it.
+    /// The figures of each peer.
     pub peers: [Summary; 3],
-    /// What ours has to be.
+    /// What Giveway's figure has to be.
     pub goal: Goal,
 }
 
@@ -84,7 +86,8 @@ pub struct Line {
 pub const HEAD: &str = "| | giveway | tokio | smol | ratio to the best other | goal |\n|---|---|---|---|---|---|";
 
 impl Line {
-    /// Ours to the best of the others'. Above one we lose, whichever way is better.
+    /// Returns the ratio of Giveway's figure to the best of the others', or the inverse where more
+    /// is better: above one Giveway loses.
     fn ratio(&self) -> f64 {
         let [ours, others @ ..] = self.peers.map(|peer| peer.median);
         match self.goal {
@@ -103,7 +106,8 @@ impl Line {
         }
     }
 
-    /// What there is to admit, if anything.
+    /// Returns the text of a loss: a missed goal, a ratio above one, more context switches than a
+    /// peer.
     fn loss(&self) -> Option<String> {
         let mut losses = Vec::new();
         if !self.is_reached() {
@@ -133,14 +137,14 @@ impl fmt::Display for Line {
     }
 }
 
-/// What was lost, as a list; or that nothing was.
+/// Returns the list of losses, or says that there are none.
 pub fn losses(lines: &[Line]) -> String {
     let losses: Vec<_> = lines.iter().filter_map(Line::loss).map(|loss| format!("- {loss}\n")).collect();
     let text = if losses.is_empty() { "- none in this run\n".to_owned() } else { losses.concat() };
     format!("Losses, in this run:\n\n{text}")
 }
 
-/// On what, of what and by which command this is.
+/// Returns the machine, the compiler, the commit and the command of this run, as a list.
 pub fn provenance() -> String {
     let said = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().ok()?;
@@ -180,7 +184,7 @@ pub fn provenance() -> String {
 const BEGIN: &str = "<!-- made by `cargo run --release -p giveway-benches -- --into`, from here -->\n";
 const END: &str = "<!-- to here -->\n";
 
-/// Puts the report into a page, between its two marks.
+/// Puts the report into a page, between the page's two marks.
 ///
 /// # Errors
 ///

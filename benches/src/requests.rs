@@ -1,10 +1,14 @@
-//! How soon is a request over TCP answered, beside background tasks that want every core?
+//! How soon is a request over TCP answered, beside background tasks that want every CPU?
 //!
-//! A client that is none of the runtime's, a thread that sends and one that receives, sends requests at fixed times
-//! over a few loopback connections (open loop: a late answer does not put off the next request). The server is a task
-//! a connection, and works 20 µs for each. The latency is taken from the time at which the request was to be sent to when
-//! the client has its answer, so the client, the kernel and the work are in it. The client asks for real-time
-//! priority: otherwise the kernel lets it wait behind the workers, and the table would be about that.
+//! The client is outside of the runtime: one thread that sends, and one that receives. It sends
+//! requests at fixed times over a few loopback connections. The loop is open: a late answer does
+//! not delay the next request. The server has a task for each connection, which works 20 µs for
+//! each request. The latency runs from the time at which the request is due until the client has
+//! its answer.
+//!
+//! Not isolated: the client, the kernel and the work are part of the latency. The client asks for
+//! real-time priority; otherwise the kernel would let it wait behind the workers, and the figures
+//! would be about that.
 
 use crate::background::{Background, Load};
 use crate::peers::Peer;
@@ -20,22 +24,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How many connections share the requests.
+/// The number of connections that share the requests.
 const CONNECTIONS: usize = 16;
 
-/// The size of a request and of its answer: its number.
+/// The size in bytes of a request, and of its answer: the number of the request.
 const SIZE: usize = 4;
 
-/// What came of a run.
+/// The figures of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Microseconds from when a request was to be sent to when its answer was there, each.
+    /// For each request, the microseconds from when it was due until its answer was there.
     pub latencies: Vec<f64>,
-    /// Chunks a second of background work beside the requests.
+    /// Chunks of background work a second while the requests came.
     pub beside: f64,
 }
 
-/// Runs the load on a peer that was started.
+/// Runs the load on a peer that has been started.
 ///
 /// # Panics
 ///
@@ -49,42 +53,45 @@ pub fn run<P: Peer>(load: Load) -> Outcome {
     Outcome { latencies: stamps.between(Point::Due, Point::Answered), beside }
 }
 
-/// Where a request passes by.
+/// A point on the way of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// It was to be sent.
+    /// The request is due.
     Due,
     /// The client sends it.
     Sent,
     /// The server has read it.
     Read,
-    /// The server has worked for it, and sends the answer.
+    /// The server has done the work for it, and sends the answer.
     Worked,
     /// The client has the answer.
     Answered,
 }
 
-/// When each request passed each point.
+/// The times at which each request passed each point.
 #[derive(Debug)]
 pub struct Stamps {
     start: Instant,
-    // Nanoseconds since the start, by the numbers of the requests.
+    /// Nanoseconds since `start`, by the number of the request and by [`Point`]. Written by the
+    /// client's threads and the server's tasks, read by [`Self::between`] after the run.
     requests: Vec<[AtomicU64; 5]>,
 }
 
 impl Stamps {
-    /// For so many requests.
+    /// Makes room for `requests` requests.
     pub fn new(requests: u32) -> Arc<Self> {
         Arc::new(Self { start: Instant::now(), requests: (0..requests).map(|_| Default::default()).collect() })
     }
 
     fn note(&self, request: u32, point: Point, time: Instant) {
         let time = time.saturating_duration_since(self.start).as_nanos() as u64;
-        // Ordering: relaxed. They are read when all threads have ended, or the answer has come through the kernel.
+        // Ordering: relaxed. The loads in `between` come after the run: the client's threads have
+        // been joined, and a server's task stored its times before it sent the answer that the
+        // client has read.
         self.requests[request as usize][point as usize].store(time, Relaxed);
     }
 
-    /// How long each took from one point to another, in microseconds.
+    /// Returns the microseconds that each request took from one point to another.
     pub fn between(&self, from: Point, to: Point) -> Vec<f64> {
         let time = |request: &[AtomicU64; 5], point| request[point as usize].load(Relaxed);
         let took = |request| time(request, to).saturating_sub(time(request, from)) as f64 / 1e3;
@@ -92,7 +99,8 @@ impl Stamps {
     }
 }
 
-/// A server for the connections of one [`client`], which ends with them. It does `rounds` of `work` for each request.
+/// Starts a server for the connections of one [`client`], and returns its address. It does `rounds`
+/// of `work` for each request, and ends when its connections do.
 ///
 /// # Panics
 ///
@@ -127,9 +135,10 @@ pub fn serve<P: Peer>(work: fn(u64), rounds: u64, stamps: Arc<Stamps>) -> Socket
     })
 }
 
-/// Sends requests and takes the answers.
+/// Sends the requests of `load`, and takes the answers. Returns when all are there.
 ///
-/// `real_time`: with that priority, if it can be had. Otherwise the client waits for a CPU as the workers do.
+/// With `real_time` the client asks for real-time priority. Otherwise, or if the system refuses, it
+/// waits for a CPU as the workers do.
 ///
 /// # Panics
 ///
@@ -149,7 +158,7 @@ pub fn client(address: SocketAddr, load: Load, stamps: &Stamps, real_time: bool)
             for n in 0..load.events() {
                 let due = start + Duration::from_secs(1) * n / load.rate;
                 stamps.note(n, Point::Due, due);
-                // Not a spin: it would take a core from the background.
+                // A sleep and not a spin, which would take a CPU from the background.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 stamps.note(n, Point::Sent, Instant::now());
                 (&streams[n as usize % CONNECTIONS]).write_all(&n.to_ne_bytes()).expect("the server reads");
@@ -165,7 +174,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The client's side of the answers.
+/// The receiving side of the client.
 struct Answers<'a> {
     epoll: OwnedFd,
     streams: &'a [TcpStream],
@@ -181,7 +190,7 @@ impl<'a> Answers<'a> {
         Self { epoll, streams }
     }
 
-    /// So many of them. Calls `note` with the number of each.
+    /// Takes `answers` answers, and calls `note` with the number of each.
     fn take(&self, answers: u32, note: impl Fn(u32)) {
         let mut noted = 0;
         let mut events = Vec::with_capacity(CONNECTIONS);
@@ -194,7 +203,8 @@ impl<'a> Answers<'a> {
             };
             assert!(!events.is_empty(), "{} answers are missing after a minute", answers as usize - noted);
             for event in events.drain(..) {
-                // Room for more than there are ever under way on one connection: one read takes all.
+                // Room for more answers than one connection ever has under way, so one read takes
+                // all.
                 let mut bytes = [0; 1024 * SIZE];
                 let read = (&self.streams[event.data.u64() as usize]).read(&mut bytes).expect("the server answers");
                 assert!(read > 0 && read.is_multiple_of(SIZE), "the server has closed, or cut an answer in two");

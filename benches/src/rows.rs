@@ -1,7 +1,10 @@
-//! The workloads, each written once against [`Peer`].
+//! The workloads of the table, each written once against [`Peer`]. The question that a row asks is
+//! at its function.
 //!
-//! Channels are the same crates for every peer, so that a row compares schedulers and not channels. A row does not
-//! isolate one cost: spawning includes the allocator, joining includes the wake-up of the one who joins.
+//! All peers use channels of the same crates, so that a row compares schedulers and not channels.
+//!
+//! Not isolated: single costs. Spawning includes the allocator, joining includes the wake-up of the
+//! task that joins.
 
 use crate::crew::Crew;
 use crate::peers::Peer;
@@ -13,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A workload: its name, how many operations it makes, and what it must reach.
+/// A workload: its name, its number of operations, and its goal.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// What the table calls it.
+    /// The name in the table.
     pub name: &'static str,
-    /// Operations in one run.
+    /// The number of operations in one run.
     pub operations: usize,
-    /// What our time must be.
+    /// What Giveway's time has to be.
     pub goal: Goal,
 }
 
@@ -63,12 +66,12 @@ pub fn run<P: Peer>(row: usize) {
     }
 }
 
-/// Whether the row is to be run beside tasks that [`keep_busy`].
+/// Returns whether the row is to be run beside the tasks of [`keep_busy`].
 pub fn wants_busy(row: usize) -> bool {
     row == 2
 }
 
-/// Runs a future as a task, and waits for it from outside.
+/// Runs a future as a task, and waits for the task on the calling thread, which is no worker.
 fn in_task<P: Peer, F>(future: F) -> F::Output
 where
     F: Future + Send + 'static,
@@ -77,7 +80,8 @@ where
     P::block_on(async { P::spawn(future).await })
 }
 
-/// How fast can one task make others? Empty tasks, all joined by the one that spawned them.
+/// How fast can one task spawn others? The tasks are empty, and the spawning task joins all of
+/// them.
 fn spawn_from_task<P: Peer>(n: usize) {
     in_task::<P, _>(async move {
         let tasks: Vec<_> = (0..n).map(|_| P::spawn(async {})).collect();
@@ -87,7 +91,7 @@ fn spawn_from_task<P: Peer>(n: usize) {
     });
 }
 
-/// How fast can a thread that is no worker hand over work?
+/// How fast can a thread that is no worker spawn tasks?
 fn spawn_from_outside<P: Peer>(n: usize) {
     P::block_on(async move {
         let tasks: Vec<_> = (0..n).map(|_| P::spawn(async {})).collect();
@@ -97,7 +101,7 @@ fn spawn_from_outside<P: Peer>(n: usize) {
     });
 }
 
-/// Keeps every worker busy: ten tasks each that do nothing but yield.
+/// Keeps every worker busy, with ten tasks each that do nothing but yield.
 pub fn keep_busy<P: Peer>(workers: usize) -> Crew<P> {
     Crew::start(10 * workers, |stop| {
         P::spawn(async move {
@@ -126,7 +130,8 @@ fn yield_many<P: Peer>(tasks: usize, yields: usize) {
     });
 }
 
-/// Many pairs at once, each two tasks that answer each other over fresh oneshot channels.
+/// What do spawns and wake-ups of many short-lived pairs cost? Each pair is two tasks that answer
+/// each other over new oneshot channels.
 fn ping_pong<P: Peer>(n: usize) {
     in_task::<P, _>(async move {
         let (done, finished) = async_channel::bounded(1);
@@ -151,9 +156,10 @@ fn ping_pong<P: Peer>(n: usize) {
     });
 }
 
-/// Each task spawns the next.
+/// What does it cost to pass work on by spawning? Each task spawns the next.
 fn chained_spawn<P: Peer>(n: usize) {
-    // An iteration and not a recursion of types: a task that spawns itself anew needs a name for its future.
+    // A plain function breaks a cycle: an `async fn` that spawned itself would have a future whose
+    // type depends on itself.
     fn link<P: Peer>(left: usize, done: oneshot::Sender<()>) {
         if left == 0 {
             done.send(()).expect("awaited");
@@ -168,7 +174,8 @@ fn chained_spawn<P: Peer>(n: usize) {
     });
 }
 
-/// Two tasks pass one token to and fro through two bounded channels.
+/// What does a wake-up cost from task to task? Two tasks pass one token to and fro through two
+/// bounded channels.
 fn token<P: Peer>(trips: usize) {
     in_task::<P, _>(async move {
         let (there, arrivals) = async_channel::bounded::<()>(1);
@@ -187,7 +194,7 @@ fn token<P: Peer>(trips: usize) {
     });
 }
 
-/// Fork and join all the way down, a task a call.
+/// What do spawns and joins cost in a recursion? Each call is a task.
 fn fib<P: Peer>(n: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
     Box::pin(async move {
         if n < 2 {
@@ -198,7 +205,7 @@ fn fib<P: Peer>(n: u32) -> Pin<Box<dyn Future<Output = u32> + Send>> {
     })
 }
 
-/// Timeouts that never come: made, polled once, dropped.
+/// What does a timeout cost that never comes? It is made, polled once, and dropped.
 fn drop_sleeps<P: Peer>(n: usize) {
     in_task::<P, _>(async move {
         for _ in 0..n {
@@ -208,7 +215,8 @@ fn drop_sleeps<P: Peer>(n: usize) {
     });
 }
 
-/// Many tasks that wait for a timer again and again. Ten milliseconds are the floor.
+/// How late are the timers of many tasks that sleep again and again? Ten milliseconds are the
+/// floor.
 fn sleep_many<P: Peer>(tasks: usize, times: usize) {
     in_task::<P, _>(async move {
         let sleeper = |_| {
@@ -226,7 +234,8 @@ fn sleep_many<P: Peer>(tasks: usize, times: usize) {
     });
 }
 
-/// Pairs of tasks that send a hundred bytes to and fro over loopback. The pairs are set up by the same run.
+/// What does a round trip over loopback cost? Pairs of tasks send a hundred bytes to and fro.
+/// Setting up the pairs is part of the run.
 fn echo<P: Peer>(pairs: usize, trips: usize) {
     in_task::<P, _>(async move {
         let (listener, address) = P::listen().await.expect("listens on loopback");

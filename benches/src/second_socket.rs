@@ -1,9 +1,13 @@
-//! How long does a ready socket wait beside an idle worker, while another worker is in the poll of the first one?
+//! How long does a ready socket wait beside an idle worker, while another worker is in the poll
+//! that the socket before it began?
 //!
-//! Two connections, a task each. The client writes to the first, whose task computes for a given time in one poll; in the
-//! middle of that, after 200 µs at the latest, it writes to the second, whose task takes the time. Between two trips
-//! everything rests for a millisecond, so that all workers sleep. What is not isolated: the kernel's choice of the CPU that
-//! a woken worker runs on, which with two CPUs is mostly the client's.
+//! There are two connections, each with a task. The client writes to the first, whose task computes
+//! for a given time in one poll. In the middle of that poll, but at most 200 µs after its first
+//! write, the client writes to the second, whose task notes when it has read. Between two trips
+//! everything rests for a millisecond, so that all workers sleep.
+//!
+//! Not isolated: the kernel's choice of the CPU on which a woken worker runs. With two CPUs this is
+//! mostly the client's.
 
 use crate::peers::Peer;
 use crate::wake::ask_for_real_time;
@@ -13,11 +17,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long a poll lasts before the second socket is ready, at most.
+/// The longest time from the write to the first socket to the write to the second.
 const INTO_THE_POLL: Duration = Duration::from_micros(200);
 
-/// Microseconds from when the second socket was written to, to when its task had read, for each of so many trips. The poll of
-/// the first takes so many microseconds, at so many rounds of [`spin`] each; zero: nothing is written to the first.
+/// Returns, for each of `trips` trips, the microseconds from the write to the second socket until
+/// its task has read. The poll of the first task takes `poll` microseconds, at
+/// `rounds_per_microsecond` rounds of [`spin`] each. If `poll` is zero, the client writes nothing
+/// to the first socket.
 ///
 /// # Panics
 ///
@@ -53,7 +59,8 @@ pub fn run<P: Peer>(trips: usize, poll: u64, rounds_per_microsecond: u64) -> Vec
     client.join().expect("the client does not panic")
 }
 
-/// A server for one client, which works for each byte, and says when it had read and worked.
+/// Starts a server for one client, which does `work` rounds of [`spin`] for each byte. Returns its
+/// address, and a channel of the times at which it had read a byte and worked for it.
 fn serve<P: Peer>(work: u64) -> (SocketAddr, mpsc::Receiver<Instant>) {
     let (done, times) = mpsc::channel();
     let address = P::block_on(async {
@@ -62,7 +69,7 @@ fn serve<P: Peer>(work: u64) -> (SocketAddr, mpsc::Receiver<Instant>) {
             let mut stream = P::accept(&listener).await.expect("a client comes");
             while let Ok(1..) = P::read(&mut stream, &mut [0; 1]).await {
                 spin(work);
-                // The client may be gone.
+                // The client may have ended.
                 let _gone = done.send(Instant::now());
             }
         });

@@ -1,19 +1,19 @@
-//! What the process has used so far.
+//! What the process and the machine have used so far, as the system counts it.
 
 use std::time::Duration;
 
-/// Counts of the whole process, all threads.
+/// Counts of a whole process: of all its threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
     /// CPU time, in user code and in the kernel.
     pub cpu: Duration,
-    /// How often a thread has given up its CPU to wait.
+    /// How often a thread gave up its CPU to wait.
     pub voluntary_switches: u64,
-    /// How often a thread has lost its CPU to another.
+    /// How often a thread lost its CPU to another thread.
     pub involuntary_switches: u64,
 }
 
-/// What the process has used so far.
+/// Returns what this process has used so far.
 ///
 /// # Panics
 ///
@@ -22,7 +22,8 @@ pub fn usage() -> Usage {
     usage_of(libc::RUSAGE_SELF)
 }
 
-/// What the child processes that have been waited for have used, and their own.
+/// Returns what those child processes have used that ended and were waited for, with their own
+/// children.
 ///
 /// # Panics
 ///
@@ -34,7 +35,7 @@ pub fn usage_of_children() -> Usage {
 fn usage_of(whom: libc::c_int) -> Usage {
     // SAFETY: an all-zero `rusage` is a valid value of a plain C struct.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a writable `rusage`.
+    // SAFETY: `usage` is a writable `rusage` that lives during the call.
     let failed = unsafe { libc::getrusage(whom, &mut usage) };
     assert_eq!(failed, 0, "getrusage of the own processes cannot fail");
     let count = |of: i64| u64::try_from(of).expect("a count");
@@ -46,21 +47,21 @@ fn usage_of(whom: libc::c_int) -> Usage {
     }
 }
 
-/// What the CPUs of the machine have done so far, all together.
+/// What all CPUs of the machine have done so far, added up.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Machine {
-    /// Worked for any process, or for the system.
+    /// The time that they worked, for any process or for the kernel.
     pub busy: Duration,
-    /// Stood still because their host gave the time to other machines.
+    /// The time that they stood still because the host gave it to other machines.
     pub stolen: Duration,
 }
 
-/// What the CPUs of the machine have done so far. Nothing where the system does not say.
+/// Returns what all CPUs have done so far; zero if the system does not tell.
 pub fn machine() -> Machine {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let all = stat.lines().next().unwrap_or_default().split_whitespace().skip(1);
-    // In hundredths of a second: user, nice, system, idle, waiting for a disk, two kinds of interrupts, stolen; what follows is
-    // in the first two.
+    // In hundredths of a second: user, nice, system, idle, waiting for a disk, two kinds of
+    // interrupts, stolen. The columns after these are contained in the first two.
     let ticks: Vec<u64> = all.take(8).filter_map(|ticks| ticks.parse().ok()).collect();
     let [user, nice, system, _idle, _waiting, interrupts, soft, stolen] = ticks[..] else { return Machine::default() };
     let time = |ticks: u64| Duration::from_millis(10 * ticks);

@@ -1,10 +1,14 @@
-//! How soon does a foreground task run after it was woken, beside background tasks that want every core?
+//! How soon does a foreground task run after it was woken, beside background tasks that want every
+//! CPU?
 //!
-//! A thread that is none of the runtime's sends into a channel at fixed times (open loop: it does not wait for answers,
-//! and a late wake-up does not put off the next); a foreground task receives. The latency is taken from the time at
-//! which it was to be sent, so what delays the sender counts too: it asks for real-time priority, and the table says if
-//! it was refused. The background works in chunks of a fixed amount of arithmetic with the peer's politest yield
-//! after each. Its throughput is compared with the same tasks alone, in the same run.
+//! A thread outside of the runtime sends into a channel at fixed times, and a foreground task
+//! receives. The loop is open: the thread waits for no answer, and a late wake-up does not delay
+//! the next. The background works in chunks of a fixed amount of arithmetic, with the peer's
+//! politest yield after each. Its throughput is compared with that of the same tasks alone, in the
+//! same run.
+//!
+//! Not isolated: the latency runs from the time at which a message is due, so a late sender adds to
+//! it. Therefore the sender asks for real-time priority; `--bin give_way` says if that was refused.
 
 use crate::background::{Background, Load};
 use crate::peers::Peer;
@@ -13,20 +17,20 @@ use futures::StreamExt;
 use futures::channel::mpsc;
 use std::time::{Duration, Instant};
 
-/// What came of a run.
+/// The figures of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Microseconds from when a message was to be sent to when it was received, each.
+    /// For each message, the microseconds from when it was due until it was received.
     pub latencies: Vec<f64>,
-    /// The part of it before the message was sent: what the sender's own thread was late.
+    /// The part of the latency before the message was sent: how late the sender was.
     pub lateness: Vec<f64>,
-    /// Chunks a second of background work beside the foreground.
+    /// Chunks of background work a second, beside the foreground.
     pub beside: f64,
-    /// Chunks a second of the same background work alone.
+    /// Chunks of the same background work a second, alone.
     pub alone: f64,
 }
 
-/// Runs the load on a peer that was started.
+/// Runs the load on a peer that has been started.
 ///
 /// # Panics
 ///
@@ -40,10 +44,12 @@ pub fn run<P: Peer>(load: Load) -> Outcome {
     Outcome { latencies, lateness, beside, alone }
 }
 
-/// How long after it was due each message was received, and how long after that it was sent; in microseconds.
+/// Returns, for each message, how long after it was due it was received, and how long after it was
+/// due it was sent; in microseconds.
 fn wake_ups<P: Peer>(load: Load) -> (Vec<f64>, Vec<f64>) {
-    // A channel whose sender never waits for the receiver. Others spin while the receiver is in the middle of something,
-    // and a real-time thread that has just taken the receiver's CPU then spins for milliseconds.
+    // The sender of this channel never waits for the receiver. In other channels it spins while the
+    // receiver is in the middle of an operation. A real-time thread that has just taken the
+    // receiver's CPU would then spin for milliseconds.
     let (sender, mut receiver) = mpsc::unbounded::<(Instant, Instant)>();
     let wake_ups = load.events();
     let receive = async move {
@@ -61,7 +67,7 @@ fn wake_ups<P: Peer>(load: Load) -> (Vec<f64>, Vec<f64>) {
         let start = Instant::now() + Duration::from_millis(1);
         for n in 0..wake_ups {
             let due = start + Duration::from_secs(1) * n / load.rate;
-            // Not a spin: it would take a core from the background.
+            // A sleep and not a spin, which would take a CPU from the background.
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             sender.unbounded_send((due, Instant::now().max(due))).expect("the receiver is there");
         }
@@ -70,7 +76,7 @@ fn wake_ups<P: Peer>(load: Load) -> (Vec<f64>, Vec<f64>) {
     P::block_on(receiving.expect("it was spawned above"))
 }
 
-/// Gives the calling thread real-time priority. False if the system refuses.
+/// Gives the calling thread real-time priority. Returns false if the system refuses.
 pub fn ask_for_real_time() -> bool {
     // SAFETY: an all-zero `sched_param` is a valid value of a plain C struct.
     let mut param: libc::sched_param = unsafe { std::mem::zeroed() };

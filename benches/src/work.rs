@@ -1,10 +1,10 @@
-//! Work of a known size, and numbers made of samples.
+//! Work of a known size, and figures made of samples.
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many rounds of arithmetic that the compiler cannot shorten.
+/// Does `rounds` rounds of arithmetic that the compiler cannot shorten.
 pub fn spin(rounds: u64) {
     let mut x = 1_u64;
     for _ in 0..rounds {
@@ -12,7 +12,7 @@ pub fn spin(rounds: u64) {
     }
 }
 
-/// As [`spin`], the last quarter of it under a lock that all callers share.
+/// Like [`spin`], with the last quarter under a lock that all callers share.
 pub fn spin_locked(rounds: u64) {
     static LOCK: Mutex<()> = Mutex::new(());
     spin(rounds - rounds / 4);
@@ -20,8 +20,9 @@ pub fn spin_locked(rounds: u64) {
     spin(rounds / 4);
 }
 
-/// How many rounds of [`spin`] take a microsecond here and now, on so many threads at once: the median of several tries,
-/// as the benchmarks run. Counted in rounds and not by the clock, work that is interrupted is still the same work.
+/// Returns how many rounds of [`spin`] take a microsecond while `threads` threads work at once: the
+/// median of several tries, under the conditions of the benchmarks. Work that is counted in rounds,
+/// and not by the clock, stays the same when it is interrupted.
 ///
 /// # Panics
 ///
@@ -41,7 +42,7 @@ pub fn rounds_per_microsecond(threads: usize) -> u64 {
     percentile(&mut rates, 0.5).round() as u64
 }
 
-/// The sample that this part of all samples does not exceed. Sorts them.
+/// Returns the sample that `part` of all samples do not exceed. Sorts the samples.
 ///
 /// # Panics
 ///
@@ -51,13 +52,14 @@ pub fn percentile(samples: &mut [f64], part: f64) -> f64 {
     samples[((samples.len() - 1) as f64 * part).round() as usize]
 }
 
-/// A duration in microseconds.
+/// Returns a duration in microseconds.
 pub fn microseconds(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Calls each of several in turn, so many rounds, and each round begins with the next of them: a slow minute of the machine
-/// hits all alike. What each said, round by round.
+/// Calls each of `peers` once in each of `rounds` rounds, and returns what each returned, by round.
+/// Each round begins with the next peer, so that a slow minute of the machine affects all peers
+/// alike.
 pub fn interleaved<S, const N: usize>(rounds: usize, peers: [impl Fn() -> S; N]) -> [Vec<S>; N] {
     let mut samples = std::array::from_fn(|_| Vec::with_capacity(rounds));
     for round in 0..rounds {

@@ -1,4 +1,4 @@
-//! Three clients with a script.
+//! Three clients that follow a script.
 
 use crate::room::Room;
 use crate::{read_line, serve};
@@ -8,7 +8,7 @@ use giveway::time::{Duration, sleep};
 use std::io;
 use std::net::SocketAddr;
 
-/// A client that prints what it sees.
+/// A client that prints the lines that it receives.
 struct Client {
     name: &'static str,
     stream: BufReader<TcpStream>,
@@ -26,7 +26,7 @@ impl Client {
         self.stream.get_mut().write_all(format!("{line}\n").as_bytes()).await
     }
 
-    /// Reads up to a line that ends like this, or to the end.
+    /// Reads up to and including a line that ends with `end`, or to the end of the stream.
     async fn wait_for(&mut self, end: &str) -> io::Result<()> {
         while let Some(line) = read_line(&mut self.stream).await? {
             println!("{:>6} sees   {line}", self.name);
@@ -50,7 +50,7 @@ pub(crate) async fn run() -> io::Result<()> {
     let ada = async {
         ada.say("hello, everybody").await?;
         ada.wait_for("hello, ada").await?;
-        drop(ada); // hangs up
+        drop(ada); // closes the connection
         Ok(())
     };
     let ben = async {
@@ -61,7 +61,7 @@ pub(crate) async fn run() -> io::Result<()> {
         ben.say("zoe? are you there?").await?;
         ben.wait_for("zoe has fallen asleep").await
     };
-    // Says nothing, and is out after a second. Reads to the end.
+    // Sends nothing, so the server disconnects it after `idle`. Reads to the end of the stream.
     let zoe = zoe.wait_for("the end");
     futures::try_join!(ada, ben, zoe)?;
     server.abort();

@@ -1,14 +1,15 @@
-//! A chat over TCP: lines that one member sends go to all.
+//! A chat over TCP: a line that one member sends goes to all members.
 //!
-//! One task a connection, which reads and writes at the same time. Nobody waits for a member that does not read: its queue
-//! fills up, and it is out. Who says nothing for too long is out as well.
+//! One task per connection reads and writes at the same time. A member that does not read does not
+//! delay the others: its queue fills up, and it is disconnected. A member that sends nothing for
+//! too long is disconnected as well.
 //!
 //! ```sh
-//! cargo run --example chat                      # three clients with a script, and ends
+//! cargo run --example chat                      # runs three scripted clients, then exits
 //! cargo run --example chat -- 127.0.0.1:7777    # serves until it is stopped (Ctrl-C)
 //! ```
 //!
-//! Talk to the second with `nc 127.0.0.1 7777`, from several terminals.
+//! To talk to the second one: `nc 127.0.0.1 7777`, from several terminals.
 
 mod demo;
 mod room;
@@ -24,7 +25,7 @@ use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// How long a member may take to make room for one line.
+/// How long writing one line to a member may take.
 const STALLED: Duration = Duration::from_secs(5);
 const MAX_LINE: u64 = 1024;
 
@@ -40,7 +41,7 @@ fn main() -> io::Result<()> {
 async fn serve(listener: TcpListener, room: Arc<Room>) -> io::Result<()> {
     loop {
         match listener.accept().await {
-            // Dropping the handle leaves the task to itself.
+            // Dropping the handle does not end the task.
             Ok((stream, _)) => drop(giveway::spawn(member(stream, Arc::clone(&room)))),
             // It was given up before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -53,7 +54,7 @@ async fn serve(listener: TcpListener, room: Arc<Room>) -> io::Result<()> {
     }
 }
 
-/// One connection, from its first line, the name, to its end.
+/// Serves one connection. The first line is the member's name.
 async fn member(stream: TcpStream, room: Arc<Room>) -> io::Result<()> {
     let mut reader = BufReader::new(&stream);
     (&stream).write_all(b"* what is your name?\n").await?;
@@ -68,8 +69,9 @@ async fn member(stream: TcpStream, room: Arc<Room>) -> io::Result<()> {
                 Ok(_) => return "has left",
                 Err(_) => return "has fallen asleep",
             }
-            // A hundred lines may have come at once. The others, and `writing`, get their turn after each of them: else
-            // their queues fill up through no fault of theirs.
+            // A hundred lines may have arrived at once. Yield after each, so that `writing` and the
+            // other tasks get a turn: otherwise the members' queues would fill up although the
+            // members read.
             giveway::yield_now().await;
         }
     };
@@ -81,14 +83,15 @@ async fn member(stream: TcpStream, room: Arc<Room>) -> io::Result<()> {
         }
         "did not keep up"
     };
-    // Whichever ends first ends the connection: the other is dropped with the stream.
+    // The first of the two to end closes the connection: the other is dropped with the stream.
     seat.why = match select(pin!(reading), pin!(writing)).await {
         Either::Left((why, _)) | Either::Right((why, _)) => why,
     };
     Ok(())
 }
 
-/// The next line, of a bounded length and without control characters; none at the end of the stream.
+/// Reads the next line, at most `MAX_LINE` bytes, and removes control characters. Returns `None` at
+/// the end of the stream.
 async fn read_line(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
     let mut line = String::new();
     let read = reader.take(MAX_LINE).read_line(&mut line).await?;

@@ -1,14 +1,14 @@
-//! Who is in the chat, and how a line gets to all of them.
+//! The members of the chat, and how a line is sent to all of them.
 
 use futures::channel::mpsc;
 use giveway::time::Duration;
 use std::collections::{HashMap, hash_map::Entry};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many lines a member may be behind.
+/// How many lines may wait in a member's queue.
 const QUEUE: usize = 256;
 
-/// A queue to each member, by name. A line is in all of them, and in memory once.
+/// One queue per member, by name. All queues share one copy of each line.
 type Members = HashMap<String, mpsc::Sender<Arc<str>>>;
 
 pub(crate) struct Room {
@@ -21,12 +21,12 @@ impl Room {
         Arc::new(Self { members: Mutex::default(), idle })
     }
 
-    /// A plain mutex will do: it is never held across an await.
+    /// Locks the members. A blocking mutex suffices: it is never held across an await.
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a seat, if the name is free.
+    /// Adds a member, unless the name is empty or taken.
     pub(crate) fn join(self: &Arc<Self>, name: String) -> Option<(Seat, mpsc::Receiver<Arc<str>>)> {
         let (sender, lines) = mpsc::channel(QUEUE);
         match self.members().entry(name.clone()) {
@@ -37,8 +37,9 @@ impl Room {
         Some((Seat { room: Arc::clone(self), name, why: "is gone" }, lines))
     }
 
-    /// Puts a line into everybody's queue, and never waits. A queue that is full is closed: its member is out as soon as
-    /// its task sees the end of it, and keeps its name until then.
+    /// Puts a line into the queue of each member, without waiting. Closes a queue that is full: its
+    /// member is disconnected when its task reaches the end of the queue, and keeps its name until
+    /// then.
     pub(crate) fn say(&self, line: &str) {
         let line: Arc<str> = format!("{line}\n").into();
         for member in self.members().values_mut() {
@@ -49,7 +50,8 @@ impl Room {
     }
 }
 
-/// A place in the room. Being a destructor, what it does at the end is also done if the task is aborted.
+/// A member's place in the room. Its destructor removes the member, so that this also happens if
+/// the task is aborted.
 pub(crate) struct Seat {
     room: Arc<Room>,
     name: String,

@@ -1,11 +1,12 @@
-//! The other side: threads that are none of the runtime's send requests and note when the answers come.
+//! The clients: threads outside of the runtime that send requests and record when the answers come.
 //!
-//! Each comes at a random time and knows nothing of the others (a Poisson process, from a fixed seed: every act has the same
-//! times). So now and then several come at once, as they do at lunch.
+//! The times of the requests are random and independent of each other (a Poisson process with a
+//! fixed seed: every act has the same times). So now and then several requests come at once.
 //!
-//! The time of a request counts from when it was *due*: if the sender is late, or answers pile up, the customer waits all
-//! the same. The threads stand for other machines, so the kernel should not let them wait for the kitchen's: they ask for
-//! real-time priority. Where that is refused (it takes a privilege) the kitchen's threads step back instead, as anybody may.
+//! The latency of a request counts from when it was *due*: a sender that is late, or answers that
+//! pile up, count as waiting. The threads stand for other machines, so they should not compete with
+//! the workers for CPUs: they request real-time priority. If the system refuses that (it needs a
+//! privilege), the workers lower their own priority instead, which needs none.
 
 use crate::machine;
 use std::io::{self, Read, Write};
@@ -16,18 +17,19 @@ use std::time::{Duration, Instant};
 /// How many connections share the requests.
 const CONNECTIONS: usize = 16;
 
-/// How long an answer may take, and how long after its end an act may go on, before we give up.
+/// How long an answer may take, and how long after its planned end an act may go on, before the
+/// program gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often the caller hears of it.
+/// How often [`Customers::order`] calls `tell`.
 const TELL_EVERY: Duration = Duration::from_millis(50);
 
 /// A request that was answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    /// When it was to be sent, counted from the beginning of its act.
+    /// When it was due, counted from the beginning of its act.
     pub(crate) due: Duration,
-    /// How long after that the answer was there.
+    /// How long after that the answer arrived.
     pub(crate) took: Duration,
 }
 
@@ -50,7 +52,8 @@ impl Customers {
         Ok(Self { streams })
     }
 
-    /// Sends so many requests a second for so long, and waits for every answer. Tells the time now and then.
+    /// Sends `rate` requests a second for `time`, and waits for every answer. Calls `tell` with the
+    /// elapsed time, every [`TELL_EVERY`].
     pub(crate) fn order(&self, rate: u32, time: Duration, mut tell: impl FnMut(Duration)) -> io::Result<Vec<Request>> {
         let due = &times(rate, time)[..];
         let start = Instant::now() + Duration::from_millis(1);
@@ -67,7 +70,7 @@ impl Customers {
             let sender = scope.spawn(move || {
                 machine::ask_for_real_time();
                 for (n, &due) in due.iter().enumerate() {
-                    // No spin: it would take a core from the kitchen.
+                    // It sleeps, because spinning would take a CPU from the workers.
                     sleep((start + due).saturating_duration_since(Instant::now()));
                     (&self.streams[n % CONNECTIONS]).write_all(&(n as u32).to_ne_bytes())?;
                     in_time(start, time)?;
@@ -90,7 +93,7 @@ impl Customers {
     }
 }
 
-/// Says what a socket's timeout means.
+/// Replaces the error of a socket's timeout by one that explains it.
 fn told(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -104,7 +107,8 @@ fn told(error: io::Error) -> io::Error {
     }
 }
 
-/// An error if an act that was to take so long has not come to its end long after.
+/// Returns an error if an act that was to take `time` goes on for longer than [`PATIENCE`] after
+/// that.
 fn in_time(start: Instant, time: Duration) -> io::Result<()> {
     if start.elapsed() > time + PATIENCE { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
 }
@@ -129,11 +133,11 @@ fn receive(
     Ok(requests)
 }
 
-/// When requests are due: so many a second on average, at random.
+/// Computes when the requests are due: at random, on average `rate` a second.
 fn times(rate: u32, time: Duration) -> Vec<Duration> {
     let mut random = 0x5a4d_0b1c_u64;
     let mut part = || {
-        // Xorshift: good enough for customers.
+        // Xorshift is random enough here.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -142,7 +146,7 @@ fn times(rate: u32, time: Duration) -> Vec<Duration> {
     let mut times = Vec::new();
     let mut due = 0.0;
     loop {
-        // One at least.
+        // At least one request.
         times.push(Duration::from_secs_f64(due));
         due -= (1.0 - part()).ln() / f64::from(rate);
         if due >= time.as_secs_f64() {

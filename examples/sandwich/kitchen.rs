@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What a request costs, and how long the background works from one chance to give way to the next.
+/// How long a request is worked on, and how long a background job works between two yield points.
 pub(crate) const CHUNK: Duration = Duration::from_micros(20);
 
-/// How many chunks a background job has.
+/// How many chunks of work a background job has.
 const CHUNKS_OF_A_JOB: u32 = 250;
 
-/// How long a background job takes that has a CPU to itself: 5 ms.
+/// How long a background job takes if it has a CPU to itself: 5 ms.
 pub(crate) const JOB: Duration = Duration::from_micros(CHUNK.as_micros() as u64 * CHUNKS_OF_A_JOB as u64);
 
-/// What the background does while the requests come.
+/// What runs in the background while the requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Nothing,
@@ -46,7 +46,8 @@ impl Act {
     }
 }
 
-/// One job after the other, until told to stop. This is all the code that a polite background job needs.
+/// Runs one job after another until `stop` is set. The `yield_now_if_busy` line is all that makes a
+/// background job give way.
 async fn work_in_the_background(act: Act, chunk: Work, done: Arc<Counter>, stop: Arc<AtomicBool>) {
     loop {
         for _ in 0..CHUNKS_OF_A_JOB {
@@ -61,14 +62,15 @@ async fn work_in_the_background(act: Act, chunk: Work, done: Arc<Counter>, stop:
                 Act::YieldNowIfBusy => giveway::yield_now_if_busy().await,
             }
         }
-        // A job is over, the next begins: as if a new task had been spawned.
+        // A job has ended and the next one begins. The `yield_now` makes it a new poll, as if a new
+        // task had been spawned.
         if matches!(act, Act::NeverYields | Act::SpawnBackground) {
             giveway::yield_now().await;
         }
     }
 }
 
-/// Answers each request of four bytes with the same four bytes, after a chunk of work.
+/// Answers each request of four bytes with the same four bytes, after one chunk of work.
 async fn serve(mut customer: TcpStream, chunk: Work) -> io::Result<()> {
     customer.set_nodelay(true)?;
     let mut request = [0; 4];
@@ -79,7 +81,7 @@ async fn serve(mut customer: TcpStream, chunk: Work) -> io::Result<()> {
     Ok(())
 }
 
-/// The server, and where it starts its background.
+/// The server, which also starts the background jobs.
 #[derive(Debug)]
 pub(crate) struct Kitchen<'a> {
     runtime: &'a Runtime,
@@ -88,7 +90,7 @@ pub(crate) struct Kitchen<'a> {
 }
 
 impl<'a> Kitchen<'a> {
-    /// Listens on a free port of the loopback address.
+    /// Starts the server, on a free port of the loopback address.
     pub(crate) fn open(runtime: &'a Runtime, workers: usize) -> io::Result<Self> {
         let chunk = Work::that_takes(CHUNK, workers)?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
@@ -114,7 +116,7 @@ impl<'a> Kitchen<'a> {
         self.address
     }
 
-    /// Starts so many jobs at once.
+    /// Starts `jobs` background jobs, or none in [`Act::Nothing`].
     pub(crate) fn start_background(&self, act: Act, jobs: usize) -> Background {
         let jobs = if act == Act::Nothing { 0 } else { jobs };
         let stop = Arc::new(AtomicBool::new(false));
@@ -130,13 +132,13 @@ impl<'a> Kitchen<'a> {
     }
 }
 
-/// How many chunks a job has done. On a cache line of its own: one that all cores write to would cost more than the
-/// yields that are compared.
+/// How many chunks a job has done. Each counter has a cache line of its own: a line that all CPUs
+/// write to would cost more than the yields that are compared.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Counter(AtomicU64);
 
-/// Jobs that go on until they are told to stop.
+/// Background jobs that run until [`Self::end`].
 #[derive(Debug)]
 pub(crate) struct Background {
     done: Vec<Arc<Counter>>,
@@ -144,13 +146,13 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// CPU time's worth of work that is done so far.
+    /// Returns how much work the jobs have done, as the CPU time that it takes.
     pub(crate) fn done(&self) -> Duration {
         let chunks: u64 = self.done.iter().map(|done| done.0.load(Relaxed)).sum();
         Duration::from_nanos(chunks * CHUNK.as_nanos() as u64)
     }
 
-    /// Stops the jobs, each at its next chunk, and waits until the last has.
+    /// Stops each job before its next chunk, and waits until all have stopped.
     pub(crate) fn end(self) {
         self.stop.store(true, Relaxed);
         while self.done.iter().any(|done| Arc::strong_count(done) > 1) {
@@ -159,15 +161,15 @@ impl Background {
     }
 }
 
-/// A fixed amount of arithmetic. Counted in rounds and not by the clock, so that work which loses its CPU for a while is
-/// still the same work.
+/// A fixed amount of arithmetic. It is counted in rounds and not by the clock, so that a thread
+/// that loses its CPU for a while still does the same amount.
 #[derive(Debug, Clone, Copy)]
 struct Work {
     rounds: u64,
 }
 
 impl Work {
-    /// What takes this long here and now with so many threads at it, by the CPU time that they have.
+    /// Calibrates the amount of work that takes `time` of CPU time while `threads` threads do it.
     fn that_takes(time: Duration, threads: usize) -> io::Result<Self> {
         const TRY: Work = Work { rounds: 20_000 };
         let tries = || {

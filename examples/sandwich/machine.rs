@@ -1,13 +1,13 @@
-//! What the standard library does not say of the machine.
+//! What the standard library does not tell about the machine.
 
 use std::io;
 use std::time::Duration;
 
-/// CPU time that this process has used, all its threads together.
+/// Returns the CPU time that all threads of this process have used.
 pub(crate) fn cpu_time() -> io::Result<Duration> {
-    // SAFETY: an all-zero `rusage` is a valid value of a plain C struct.
+    // SAFETY: `rusage` is a plain C struct of integers: all-zero bytes are a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a writable `rusage`.
+    // SAFETY: the pointer is to `usage`, a valid `rusage` that this function may write to.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -15,50 +15,54 @@ pub(crate) fn cpu_time() -> io::Result<Duration> {
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
-/// CPU time that the calling thread has had: what it waited for a CPU does not count.
+/// Returns the CPU time that the calling thread has used. Time in which it waited for a CPU does
+/// not count.
 pub(crate) fn thread_time() -> io::Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a writable `timespec`.
+    // SAFETY: the pointer is to `time`, a valid `timespec` that this function may write to.
     if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) } != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// Whether threads of this process get real-time priority if they ask for it.
+/// Returns whether the system grants real-time priority to threads of this process.
 pub(crate) fn allows_real_time() -> bool {
-    // On a thread of its own: the caller keeps what it has.
+    // On a thread of its own, so that the caller's priority does not change.
     std::thread::spawn(ask_for_real_time).join().unwrap_or(false)
 }
 
-/// Makes the kernel prefer other threads to the calling one: what anybody may do.
+/// Lowers the calling thread to nice 19. This needs no privilege.
 pub(crate) fn step_back() {
     #[cfg(target_os = "linux")]
-    // SAFETY: changes a setting of the calling thread, and reads no memory.
+    // SAFETY: the call takes no pointer; it changes the priority of the calling thread alone.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, 19);
     }
 }
 
-/// Gives the calling thread real-time priority. False if the system refuses.
+/// Requests real-time priority for the calling thread. Returns false if the system refuses.
 pub(crate) fn ask_for_real_time() -> bool {
     #[cfg(target_os = "linux")]
     {
-        // SAFETY: an all-zero `sched_param` is a valid value of a plain C struct.
+        // SAFETY: `sched_param` is a plain C struct of integers: all-zero bytes are a valid value.
         let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
         param.sched_priority = 10;
-        // SAFETY: `param` is a readable `sched_param`, and zero is the calling thread.
+        // SAFETY: the pointer is to `param`, an initialized `sched_param`. The id zero names the
+        // calling thread.
         unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     false
 }
 
-/// What other processes use of the machine, from one moment to another.
+/// Measures which part of the machine other processes use, from [`Self::start`] on. `None` inside
+/// if the system does not tell.
 #[derive(Debug)]
 pub(crate) struct Others(Option<Times>);
 
-/// CPU time so far, in seconds: of all CPUs, of those who used it, and of this process.
+/// CPU time so far, in seconds: of all CPUs, the part of it that was used, and the part that this
+/// process used.
 #[derive(Debug)]
 struct Times {
     all: f64,
@@ -71,7 +75,8 @@ impl Others {
         Self(Times::now())
     }
 
-    /// Which part of the machine others have used since the start. None where the system does not say.
+    /// Returns the part of the machine that other processes have used since the start. `None` if
+    /// the system does not tell.
     pub(crate) fn part(&self) -> Option<f64> {
         let (before, after) = (self.0.as_ref()?, Times::now()?);
         let all = after.all - before.all;
@@ -81,8 +86,8 @@ impl Others {
 }
 
 impl Times {
-    /// From the first line of `/proc/stat`: user, nice, system, idle, waiting for disks, and more of the kind that is used, in
-    /// hundredths of a second.
+    /// Reads the first line of `/proc/stat`. Its columns are user, nice, system, idle, waiting for
+    /// disks, and three more kinds of used time, in hundredths of a second.
     fn now() -> Option<Self> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         let times = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);

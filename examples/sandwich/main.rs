@@ -1,21 +1,24 @@
-//! The sandwich counter: what background work does to the customers in front, and what giving way does about it.
+//! The sandwich counter: how background work delays requests, and what giving way changes.
 //!
-//! `cargo run --release --example sandwich [-- --secs S] [--rate R] [--background N] [--workers N] [--picture FILE]
-//! [--json]`
+//! `cargo run --release --example sandwich [-- --secs S] [--rate R] [--background N] [--workers N]
+//! [--picture FILE] [--json]`
 //!
-//! A small server answers requests over loopback TCP. They come at random times, whether the last one was answered or not
-//! (customers do not wait at home until the queue is short), 2,000 a second on average. Beside it the same runtime has
-//! background jobs for every core (the cooks chop vegetables for tomorrow). Five acts, one after the other, on the same
+//! A small server answers requests over loopback TCP. Requests are sent at random times, 2,000 a
+//! second on average, whether or not earlier ones have been answered (customers do not stay at home
+//! until the queue is short). The same runtime also runs background jobs that would use every CPU
+//! (the cooks chop vegetables for tomorrow). Five acts run one after the other, on the same
 //! runtime, with the same connections and the same random times:
 //!
-//! 1. nothing in the background;
+//! 1. no background jobs;
 //! 2. jobs that never yield: 5 ms from start to end;
-//! 3. the same with `yield_now` after every 20 µs: what every runtime offers;
-//! 4. the same with `yield_now_if_busy`;
-//! 5. those of the second act once more, by `spawn_background`: the kernel preempts what does not give way.
+//! 3. the same jobs with `yield_now` after every 20 µs: what every runtime offers;
+//! 4. the same jobs with `yield_now_if_busy`;
+//! 5. the jobs of act 2, spawned by `spawn_background`: the kernel preempts polls that do not give
+//!    way.
 //!
-//! Then a table, a sentence, and a picture of every act. `kitchen.rs` is the program under test, and worth reading; the
-//! other files ask, count and draw.
+//! At the end the program prints a table and a sentence, and draws a picture of all acts.
+//! `kitchen.rs` is the program under test, and worth reading; the other files send the requests,
+//! measure and draw.
 
 mod customers;
 mod kitchen;
@@ -82,7 +85,7 @@ fn run(options: &Options) -> io::Result<()> {
         progress.act_over(act.name());
     }
     progress.end();
-    // Drawn first, and reported last: who cannot have the picture still gets the figures.
+    // An error of the picture is returned last: the figures are printed in any case.
     let drawn = picture::draw(&options.picture, &outcomes, options);
     let text = if options.json {
         outcome::json(&outcomes, options)
@@ -98,7 +101,7 @@ fn run(options: &Options) -> io::Result<()> {
     drawn
 }
 
-/// Prints a text. Whoever stops reading it (`| head`) has read enough.
+/// Prints a text. A reader that closes the pipe early (`| head`) is no error.
 fn say(text: &str) -> io::Result<()> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -106,7 +109,7 @@ fn say(text: &str) -> io::Result<()> {
     }
 }
 
-/// Seconds, for the arithmetic of reports.
+/// Converts a time to seconds, for the arithmetic of reports.
 fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }

@@ -17,13 +17,14 @@ The sandwich counter: requests over loopback TCP beside background jobs, in five
   --json           for machines: the figures as JSON on standard output
   --help           this";
 
-/// How many background jobs there are for each worker that can run at the same time as the others.
+/// The default number of background jobs for each worker that has a CPU.
 const JOBS_FOR_EACH_WORKER: usize = 64;
 
-/// What the picture is called if nothing is said.
+/// The default file name of the picture.
 const PICTURE: &str = "sandwich.svg";
 
-/// Every request is kept until the end, for the percentiles: some 50 bytes each, in each act.
+/// The most requests in an act. Every request is kept until the end, for the percentiles: some 50
+/// bytes each.
 const MOST_REQUESTS: f64 = 1e7;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -34,14 +35,14 @@ pub(crate) struct Options {
     pub(crate) rate: u32,
     pub(crate) background: usize,
     pub(crate) workers: usize,
-    /// CPUs that this process may use.
+    /// How many CPUs this process may use.
     pub(crate) cpus: usize,
     pub(crate) picture: PathBuf,
     pub(crate) json: bool,
 }
 
 impl Options {
-    /// `None` if help is wanted.
+    /// Parses the arguments. `None` if help is requested.
     pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let (mut secs, mut rate, mut background, mut workers) = (5.0, 2_000, None, None);
         let (mut picture, mut json) = (None, false);
@@ -74,14 +75,15 @@ impl Options {
         Ok(Some(Self { time: Duration::from_secs_f64(secs), rate, background, workers, cpus, picture, json }))
     }
 
-    /// How many CPUs' worth of background work can be done.
+    /// Returns how many CPUs the background work can use at most.
     pub(crate) fn most_cpus(&self) -> usize {
         self.workers.min(self.cpus)
     }
 }
 
-/// The directory that cargo built this program in, `CARGO_TARGET_DIR` or not; the current one if the program has been moved
-/// out of there. As short as it can be written.
+/// Returns cargo's target directory that contains this program, also one set by `CARGO_TARGET_DIR`,
+/// relative to the current directory if it is inside of that. An empty path, which is the current
+/// directory, if the program has been moved out of it.
 fn target_directory() -> PathBuf {
     let program = env::current_exe().unwrap_or_default();
     // `target/release/examples/sandwich`
@@ -114,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_picture_goes_into_the_target_directory_that_cargo_used() {
-        // The one of this very program, which is in a folder of a folder of it.
+        // This test program is two folders below the target directory.
         let target = env::current_exe().unwrap().ancestors().nth(3).map(Path::to_owned);
         let options = Options::parse([]).unwrap().unwrap();
         assert_eq!(path::absolute(&options.picture).unwrap().parent().map(Path::to_owned), target);

@@ -1,4 +1,4 @@
-//! What came of an act, and how it is said: a table, a sentence, JSON.
+//! The results of an act, and their reports: a table, a sentence, JSON.
 
 use crate::customers::Request;
 use crate::kitchen::{Act, CHUNK};
@@ -7,24 +7,26 @@ use crate::seconds;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// One act.
+/// The results of one act.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) act: Act,
-    /// In the order in which they were due.
+    /// The requests, in the order in which they were due.
     pub(crate) requests: Vec<Request>,
-    /// How long they took, in order.
+    /// How long the requests took, the shortest first.
     sorted: Vec<Duration>,
-    /// Background work in CPUs' worth, on average.
+    /// Background work in CPUs, averaged over the act.
     pub(crate) background: f64,
-    /// The same from one look to the next: when the stretch ended, and how many CPUs' worth of it there was.
+    /// Background work from one measurement to the next: when the interval ended, and how many CPUs
+    /// of work were done in it.
     pub(crate) background_over_time: Vec<(Duration, f64)>,
-    /// CPUs that the process used, the customers' threads included.
+    /// How many CPUs the process used, including the threads that send the requests.
     pub(crate) cpus: f64,
 }
 
 impl Outcome {
-    /// `work` is how much background work was done when, `elapsed` the time until the last answer.
+    /// Evaluates an act. `work` lists when how much background work had been done; `elapsed` is the
+    /// time until the last answer.
     pub(crate) fn of(
         act: Act,
         requests: Vec<Request>,
@@ -48,14 +50,15 @@ impl Outcome {
         }
     }
 
-    /// What this part of the requests did not exceed.
+    /// Returns the latency that the fraction `part` of the requests did not exceed.
     pub(crate) fn percentile(&self, part: f64) -> Duration {
         let last = self.sorted.len().saturating_sub(1);
         self.sorted.get((last as f64 * part).round() as usize).copied().unwrap_or_default()
     }
 }
 
-/// The columns of a latency: a name for people, one for machines, and the part of all requests.
+/// The latency columns: the name in the table, the key in the JSON, and the fraction of all
+/// requests.
 const PARTS: [(&str, &str, f64); 4] =
     [("p50", "p50_us", 0.5), ("p99", "p99_us", 0.99), ("p99.9", "p999_us", 0.999), ("max", "max_us", 1.0)];
 
@@ -85,7 +88,8 @@ pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) ->
     text + "\n"
 }
 
-/// A word on what else the machine was doing, if that was much: these figures are then those of a machine that is shared.
+/// Notes what part of the machine other processes used, if that was more than 5 %: it affects the
+/// figures.
 pub(crate) fn others(part: Option<f64>) -> String {
     match part {
         Some(part) if part > 0.05 => format!("\n(other processes used {:.0} % of the machine meanwhile)\n", part * 1e2),
@@ -93,7 +97,7 @@ pub(crate) fn others(part: Option<f64>) -> String {
     }
 }
 
-/// What it means, in a sentence.
+/// Summarizes the results in a sentence.
 pub(crate) fn moral(outcomes: &[Outcome]) -> String {
     let p99 = |wanted| outcomes.iter().find(|outcome| outcome.act == wanted).map(|it| it.percentile(0.99));
     let (Some(idle), Some(never), Some(now), Some(if_busy), Some(background), Some(last)) = (
@@ -123,7 +127,7 @@ pub(crate) fn moral(outcomes: &[Outcome]) -> String {
     )
 }
 
-/// A time in three digits or so.
+/// Writes a time with about three digits.
 pub(crate) fn short(time: Duration) -> String {
     let micros = time.as_nanos() as f64 / 1e3;
     match micros {
@@ -165,7 +169,8 @@ pub(crate) fn json(outcomes: &[Outcome], options: &Options) -> String {
 mod tests {
     use super::*;
 
-    /// The five acts, each with one request that took so many microseconds.
+    /// The results of the five acts, each with one request that took the given number of
+    /// microseconds.
     fn outcomes(times: [u64; 5]) -> Vec<Outcome> {
         let outcome = |(act, time)| {
             let request = Request { due: Duration::ZERO, took: Duration::from_micros(time) };

@@ -1,5 +1,6 @@
-//! The picture: requests as dots, by when each was due and how long it took; below, how much background work was
-//! done meanwhile. Five acts side by side, on one scale.
+//! The picture. Each request is a dot: x is when it was due, y how long it took. Below, an area
+//! shows how much background work was done at that time. The five acts stand side by side, on one
+//! scale.
 
 use crate::kitchen::{Act, JOB};
 use crate::options::Options;
@@ -12,19 +13,20 @@ use std::time::Duration;
 
 const WIDTH: f64 = 1_400.0;
 const HEIGHT: f64 = 640.0;
-/// Of both panels.
+/// The left edge of both panels.
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 24.0;
-/// Of the upper panel, and of the lower one.
+/// The vertical extent of the upper panel, and after it that of the lower one.
 const LATENCY: Span = Span { top: 128.0, bottom: 452.0 };
 const WORK: Span = Span { top: 500.0, bottom: 586.0 };
 
-/// Where the last line of text is.
+/// The y coordinate of the last line of text.
 const FOOT: f64 = HEIGHT - 14.0;
 
-/// Requests drawn as dots, for each act at most. The slowest of every stretch is always drawn.
+/// At most how many requests of each act are drawn at even distances. The slowest request between
+/// two of them is drawn too.
 const DOTS: usize = 500;
-/// Stretches of an act for which the line says what 99 of 100 requests took.
+/// The number of stretches of an act for which the line shows the p99.
 const STRETCHES: usize = 50;
 
 struct Span {
@@ -33,7 +35,7 @@ struct Span {
 }
 
 impl Span {
-    /// Where a part of the way from the bottom to the top is.
+    /// Returns the y coordinate of a fraction of the way from the bottom to the top.
     fn at(&self, part: f64) -> f64 {
         self.bottom - part.clamp(0.0, 1.0) * (self.bottom - self.top)
     }
@@ -49,7 +51,7 @@ fn colour(act: Act) -> &'static str {
     }
 }
 
-/// Draws the acts into a file.
+/// Draws the acts, and writes the picture to a file.
 pub(crate) fn draw(file: &Path, outcomes: &[Outcome], options: &Options) -> io::Result<()> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
     std::fs::write(file, svg(outcomes, options)).map_err(told)
@@ -68,7 +70,7 @@ fn svg(outcomes: &[Outcome], options: &Options) -> String {
     picture.text
 }
 
-/// The part of the picture that is one act's.
+/// The part of the picture that belongs to one act.
 #[derive(Clone, Copy)]
 struct Panel {
     left: f64,
@@ -82,7 +84,7 @@ impl Panel {
     }
 }
 
-/// The scale of the latencies: from this power of ten of a microsecond to that.
+/// The scale of the latencies, in powers of ten of a microsecond.
 struct Decades {
     low: i32,
     high: i32,
@@ -96,7 +98,7 @@ impl Decades {
         Self { low, high: high.max(low + 1) }
     }
 
-    /// Where a latency is drawn.
+    /// Returns the y coordinate of a latency.
     fn y(&self, took: Duration) -> f64 {
         let power = (took.as_nanos().max(1) as f64 / 1e3).log10();
         LATENCY.at((power - f64::from(self.low)) / f64::from(self.high - self.low))
@@ -128,7 +130,7 @@ impl Picture {
         ));
     }
 
-    /// Lines and labels of both panels.
+    /// Draws the lines and labels of both panels.
     fn scales(&mut self, cpus: usize) {
         for power in self.decades.low..=self.decades.high {
             let took = Duration::from_nanos((10_f64.powi(power) * 1e3) as u64);
@@ -164,7 +166,7 @@ impl Picture {
     fn act(&mut self, index: usize, outcome: &Outcome, options: &Options, panel: Panel) {
         let colour = colour(outcome.act);
         let Panel { left, width, .. } = panel;
-        // A tinted ground, and what the act is called.
+        // A tinted background, and the name of the act.
         for span in [&LATENCY, &WORK] {
             self.add(format_args!(
                 "<rect x=\"{:.1}\" y=\"{}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\" fill-opacity=\"0.05\"/>",
@@ -201,12 +203,13 @@ impl Picture {
         }
     }
 
-    /// As one path of points: a circle each would be ten times as long.
+    /// Draws the requests as one path of points: a circle for each would make the file ten times as
+    /// long.
     fn dots(&mut self, outcome: &Outcome, panel: Panel, colour: &str) {
         let mut path = String::new();
         let every = outcome.requests.len().div_ceil(DOTS).max(1);
         for stretch in outcome.requests.chunks(every) {
-            // The slowest of so many: what matters is how bad it gets.
+            // The slowest request of each stretch is drawn, because outliers are what matters.
             let slowest = stretch.iter().max_by_key(|request| request.took);
             for request in [stretch.first(), slowest].into_iter().flatten() {
                 let _ = write!(path, "M{:.1} {:.1}h0", panel.x(request.due), self.decades.y(request.took));
@@ -217,7 +220,7 @@ impl Picture {
         ));
     }
 
-    /// The line of what 99 of 100 take.
+    /// Draws the line of the p99.
     fn worst(&mut self, outcome: &Outcome, panel: Panel, colour: &str) {
         let mut path = String::new();
         let each = outcome.requests.len().div_ceil(STRETCHES).max(1);
@@ -232,7 +235,7 @@ impl Picture {
         self.add(format_args!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"/>"));
     }
 
-    /// The area of background work.
+    /// Draws the area of background work.
     fn work(&mut self, outcome: &Outcome, most: usize, panel: Panel, colour: &str) {
         let mut path = format!("M{:.1} {:.1}", panel.left, WORK.bottom);
         let mut end = panel.left;
@@ -252,7 +255,7 @@ impl Picture {
     }
 }
 
-/// A power of ten of a microsecond, with its unit.
+/// Writes a power of ten of a microsecond with its unit.
 fn round(power: i32) -> String {
     match power {
         6.. => format!("{} s", 10_i64.pow(power as u32 - 6)),

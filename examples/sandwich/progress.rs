@@ -1,4 +1,4 @@
-//! A bar on the terminal while the acts are played; a line for each where there is no terminal.
+//! A progress bar on the terminal while the acts run. Without a terminal, one line after each act.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
@@ -14,12 +14,12 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// So many acts of this length each.
+    /// A bar for `acts` acts that take `time` each.
     pub(crate) fn new(acts: usize, time: Duration) -> Self {
         Self { acts, over: 0, time, terminal: stderr().is_terminal() }
     }
 
-    /// An act goes on.
+    /// Draws the bar for a running act.
     pub(crate) fn show(&mut self, act: &str, elapsed: Duration) {
         if self.terminal {
             let part = (elapsed.as_secs_f64() / self.time.as_secs_f64()).min(1.0);
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         if self.terminal {
             self.line("");
@@ -50,8 +50,8 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        // Cut off at the right edge: a line that went on in the next one could not be taken away again. A terminal that
-        // has gone away is no reason to stop.
+        // The text is cut off at the right edge: a line that wraps could not be erased again.
+        // Errors are ignored: a closed terminal is no reason to stop.
         let _ = write!(stderr(), "\r\x1b[2K\x1b[?7l{text}\x1b[?7h");
         let _ = stderr().flush();
     }

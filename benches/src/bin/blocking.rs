@@ -1,12 +1,15 @@
-//! What blocking costs, whom it holds up, and what the monitor costs that sees to it.
+//! What does blocking cost, which tasks does it delay, and what does the monitor cost that handles
+//! it?
 //!
 //! `cargo run --release -p giveway-benches --bin blocking -- behind|place|monitor`
 //!
-//! - `behind`: a task wakes another, and then blocks its worker for 200 ms. When does the other run? With the second of two
-//!   workers idle, and with it busy.
-//! - `place`: `block_in_place` of a microsecond, against the bare call; and of 5 ms, on a runtime with one worker: when do
-//!   the tasks start that were queued behind it?
+//! - `behind`: a task wakes another, and then blocks its worker for 200 ms. When does the woken
+//!   task run, with the second of two workers idle, and with it busy?
+//! - `place`: `block_in_place` of a microsecond, compared with the bare call. And of 5 ms, on a
+//!   runtime with one worker: when do the tasks start that were queued behind it?
 //! - `monitor`: the CPU time of the monitor's thread while every worker is busy.
+//!
+//! Not isolated: the time that the system takes to wake a thread is part of every delay.
 
 use futures::channel::oneshot;
 use giveway_benches::crew::Crew;
@@ -55,9 +58,10 @@ fn behind() {
     }
 }
 
-/// How long four tasks, one after the other, had to wait behind one that blocks.
+/// Returns how long each of four tasks, one after the other, waited behind one that blocks.
 fn woken_behind<P: Peer>(busy: bool, rate: u64) -> Vec<f64> {
-    // Busy with what never blocks and never searches: there is always another of them.
+    // The other worker is busy with tasks that never block. It never searches: there is always
+    // another one of them in its queue.
     let others = Crew::<P>::start(if busy { 8 } else { 0 }, |stop| {
         P::spawn(async move {
             while !stop.load(Relaxed) {
@@ -71,7 +75,7 @@ fn woken_behind<P: Peer>(busy: bool, rate: u64) -> Vec<f64> {
         for _ in 0..4 {
             let (wake, woken) = oneshot::channel::<Instant>();
             let waiter = P::spawn(async move { microseconds(woken.await.expect("it is sent").elapsed()) / 1e3 });
-            // So that it waits.
+            // Until the task waits.
             P::sleep(Duration::from_millis(5)).await;
             let blocker = P::spawn(async move {
                 wake.send(Instant::now()).expect("somebody waits");
@@ -127,7 +131,8 @@ fn short_calls() {
     println!("\n(A worker of tokio loses its core with the first call, and has none to lose until the poll ends.)");
 }
 
-/// Nanoseconds that a call costs beyond itself, and context switches. With or without a yield after each.
+/// Returns the nanoseconds that a call costs beyond itself, and its context switches. With `yields`
+/// the task yields after each call.
 fn calls_of<P: Peer>(calls: u32, rate: u64, yields: bool) -> (f64, f64) {
     async fn time<P: Peer>(calls: u32, yields: bool, call: impl Fn()) -> f64 {
         let start = Instant::now();
@@ -141,7 +146,7 @@ fn calls_of<P: Peer>(calls: u32, rate: u64, yields: bool) -> (f64, f64) {
     }
     in_task::<P, _>(async move {
         let in_place = || P::block_in_place(|| spin(rate));
-        // The place is to be known.
+        // The runtime learns how long calls from this place take.
         (0..100).for_each(|_| in_place());
         let bare = time::<P>(calls, yields, || spin(rate)).await;
         let before = context_switches();
@@ -159,7 +164,8 @@ fn context_switches() -> u64 {
     usage.voluntary_switches + usage.involuntary_switches
 }
 
-/// How long each of sixteen tasks waited that were queued just before a call of 5 ms, two hundred times.
+/// Returns how long each of sixteen tasks waited that were queued just before a call of 5 ms, two
+/// hundred times.
 fn queued_behind<P: Peer>() -> Vec<f64> {
     in_task::<P, _>(async {
         let mut late = Vec::new();
@@ -214,7 +220,7 @@ fn monitor() {
     load("nothing", 0, false, 20, false);
 }
 
-/// Nanoseconds of CPU that the monitor has had, and how often it was put on one.
+/// Returns the nanoseconds of CPU time that the monitor has had, and how often it was put on a CPU.
 fn monitor_time() -> (u64, u64) {
     for task in std::fs::read_dir("/proc/self/task").expect("Linux").flatten() {
         let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();

@@ -1,15 +1,19 @@
-//! How soon is a request answered beside exactly as many compactions as there are workers, is it the same in each run, and if
-//! not, whose time is it?
+//! How soon is a request answered beside as many compactions as there are workers? Is the answer
+//! the same in each run, and if not, where does the time go?
 //!
 //! `cargo run --release -p giveway-benches --bin compactions [-- RUNS [SECONDS]]`
 //!
-//! Two workers and two jobs: no worker is ever idle. A job works in chunks of a fixed amount of arithmetic, with the politest
-//! yield of its runtime after each; or has a thread for blocking jobs do each chunk; or holds a mutex of the other job's too
-//! meanwhile. Beside them come 1,500 requests a second, as in `requests.rs`. The client has real-time priority, or is a thread
-//! like any other, as it is in a service that is tried out on one machine.
+//! Two workers and two jobs, so no worker is ever idle. A job works in chunks of a fixed amount of
+//! arithmetic, with the politest yield of its runtime after each. Some jobs have a thread for
+//! blocking jobs do each chunk, or hold a mutex, which both jobs share, during each chunk. Beside
+//! them come 1,500 requests a second, as in `requests.rs`. The client has real-time priority, or is
+//! a thread like any other, as in a service that is tried out on one machine.
 //!
-//! Each run is a process of its own. A column has the 99th percentile of a part of the way, in µs: the middle of all runs and the
-//! worst of them. The last two columns are what others had of the machine in the worst run: its host, and other processes.
+//! Each run is a process of its own. A column has the 99th percentile of a part of the way, in µs:
+//! the median of all runs, and the worst of them.
+//!
+//! Not isolated: other users of the machine. The last two columns show what its host and other
+//! processes took in the worst run.
 
 use giveway_benches::background::{Jobs, Load};
 use giveway_benches::peers::{Giveway, Peer, Tokio};
@@ -24,7 +28,7 @@ const WORKERS: usize = 2;
 const JOBS: usize = 2;
 const RATE: u32 = 1_500;
 
-/// Runtime, kind of job, microseconds of a chunk, client.
+/// The cells: runtime, kind of job, microseconds of a chunk, client.
 const CELLS: [[&str; 4]; 14] = [
     ["giveway", "spawn", "20", "real-time"],
     ["giveway", "spawn", "100", "real-time"],
@@ -82,7 +86,8 @@ fn main() {
     }
 }
 
-/// A run in a process of its own: the 99th percentiles of its parts, and what others had of the machine.
+/// Makes a run in a process of its own. Returns the 99th percentiles of its parts, and what others
+/// took of the machine.
 fn one(cell: [&str; 4], seconds: f64) -> Vec<f64> {
     let program = std::env::current_exe().expect("it has a path");
     let output = Command::new(program).arg("one").args(cell).arg(seconds.to_string()).output().expect("runs itself");
@@ -115,7 +120,7 @@ impl Run<'_> {
         let stamps = Stamps::new(load.events());
         let address = serve::<P>(spin, load.work, stamps.clone());
         P::block_on(async { (0..JOBS).for_each(|_| start::<P>(self.kind, load.chunk)) });
-        // They settle.
+        // The jobs need some time to settle.
         std::thread::sleep(Duration::from_millis(100));
         let (process, all, start) = (usage(), machine(), Instant::now());
         client(address, load, &stamps, self.real_time);

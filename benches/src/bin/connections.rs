@@ -1,12 +1,16 @@
-//! Many connections at once: does each echo, what does an idle one cost, and what does the runtime do while all are idle?
+//! Many connections at once: does each echo, what does an idle one cost, and what does the runtime
+//! do while all are idle?
 //!
 //! `cargo run --release -p giveway-benches --bin connections [-- N]`
 //!
-//! Each peer serves in a process of its own, so that its memory is its own; the clients are in another one, so that a
-//! process needs N descriptors and not 2 N. With the connections goes a timer that is an hour away. What is asked: the
-//! growth of resident memory by connection (a task with a buffer of 64 bytes; the kernel's buffers are not in it), and how
-//! often a thread of the server went to sleep in a second in which nothing happened: a runtime that makes no system
-//! call does not.
+//! Each peer serves in a process of its own, so its memory is its own. The clients are in another
+//! process, so a process needs N descriptors and not 2 N. Beside the connections there is a timer
+//! that is an hour away. The figures are the growth of resident memory for each connection, and how
+//! often a thread of the server went to sleep in a second in which nothing happened. A runtime that
+//! makes no system call does not go to sleep.
+//!
+//! Not isolated: the memory of a connection is that of its task with a buffer of 64 bytes, as the
+//! allocator rounds it. The kernel's buffers are not in it.
 
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -46,7 +50,7 @@ fn compare(number: &str) {
     }
 }
 
-/// This program, with other arguments.
+/// Returns a command that runs this program with other arguments.
 fn again(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("it has a path"));
     command.args(arguments);
@@ -73,17 +77,17 @@ fn serve<P: Peer>(connections: usize) {
         (address, resident())
     });
     let clients = Clients::start(address, connections);
-    // What is under way ends, and monitors believe that nothing comes.
+    // What is under way ends, and monitors stop looking.
     std::thread::sleep(Duration::from_millis(500));
     let bytes = (resident() - before) as f64 / connections as f64;
     let slept = sleeps();
     std::thread::sleep(Duration::from_secs(1));
-    // One of them is this thread's.
+    // One of the sleeps is this thread's.
     println!("| {} | {bytes:.0} | {} |", P::NAME, sleeps() - slept - 1);
     clients.end();
 }
 
-/// The process at the other end.
+/// The process of the clients.
 struct Clients(Child);
 
 impl Clients {
@@ -123,11 +127,12 @@ fn client(address: SocketAddr, connections: usize) {
         }
     }
     println!("done");
-    // Until the server has measured.
+    // Keeps the connections until the server has measured.
     io::stdin().read_to_end(&mut Vec::new()).expect("it is a pipe");
 }
 
-/// Raises the limit of open descriptors, as far as it may.
+/// Raises the limit of open descriptors as far as the system allows. Ends the process if that is
+/// too low.
 fn allow_descriptors(connections: usize) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -140,7 +145,7 @@ fn allow_descriptors(connections: usize) {
     }
 }
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it is always there");
@@ -148,7 +153,7 @@ fn resident() -> i64 {
     kibibytes * 1_024
 }
 
-/// How often threads of this process have gone to sleep.
+/// Returns how often the threads of this process have gone to sleep.
 fn sleeps() -> i64 {
     let threads = std::fs::read_dir("/proc/self/task").expect("Linux");
     let of_thread = |thread: std::path::PathBuf| {

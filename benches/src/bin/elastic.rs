@@ -1,14 +1,19 @@
-//! Prints what foreground tasks feel of background jobs with yield points, with a pacer, with both and with neither, and what the
-//! jobs get done. See `giveway_benches::mixed` for what a cell is.
+//! What do foreground tasks feel of background jobs with yield points, with a pacer, with both and
+//! with neither, and what do the jobs get done? What a cell is, and what it does not isolate, is at
+//! the head of `mixed.rs`.
 //!
-//! `cargo run --release -p giveway-benches --bin elastic [-- PART...] [--secs N] [--settle N] [--delta N] [--fixed N]
-//! [--jobs N] [--again N]`
+//! `cargo run --release -p giveway-benches --bin elastic [-- PART...] [--secs N] [--settle N]
+//! [--delta N] [--fixed N] [--jobs N] [--again N]`
 //!
-//! A PART is the name of a load (steady, bursty, neighbour), of a stretch (20us, 1ms, 20ms) or of an arm (neither, yields, pacer,
-//! both): of each kind only those that are named, or all. Without any it takes two minutes. The controller moves five times as
-//! fast as by default, unless `--delta` says otherwise, so that a cell of some seconds shows where the limit goes; `--fixed`
-//! is a limit that does not move. A cell says if other processes used a tenth of a CPU or more meanwhile; with `--again` it is
-//! then run again, at most so often.
+//! A PART is the name of a load (steady, bursty, neighbour), of a stretch (20us, 1ms, 20ms) or of
+//! an arm (neither, yields, pacer, both). Of each kind, only the named ones are run, or all if none
+//! is named. All cells together take two minutes.
+//!
+//! The controller moves five times as fast as by default, unless `--delta` says otherwise, so that
+//! a cell of some seconds shows where the limit goes. `--fixed` sets a limit that does not move.
+//!
+//! A cell says if other processes used more than a tenth of a CPU meanwhile. With `--again` such a
+//! cell is run again, at most N times.
 
 use giveway::elastic::Settings;
 use giveway_benches::mixed::{self, Arm, Cell, Foreground};
@@ -39,7 +44,7 @@ impl Options {
         self.fixed.map_or(Settings::new().delta_per_second(self.delta), Settings::fixed)
     }
 
-    /// Which of these were asked for: all, if none was named.
+    /// Returns those of `all` that were named on the command line, or all if none was.
     fn of<T: Copy>(&self, all: &[T], name: impl Fn(T) -> &'static str) -> Vec<T> {
         let named = |&one: &T| self.parts.iter().any(|part| part == name(one));
         let some: Vec<T> = all.iter().copied().filter(named).collect();
@@ -129,7 +134,8 @@ fn table(options: &Options) {
     println!("\nMeanwhile other processes used {others:.2} CPUs, and the machine's host took {stolen:.2} away.");
 }
 
-/// CPU time, in seconds, that other processes have used, and that nobody has had.
+/// Returns the CPU seconds that other processes have used so far, and those that the host has taken
+/// away.
 fn so_far() -> [f64; 2] {
     let own = usage().cpu + usage_of_children().cpu;
     [machine().busy.as_secs_f64() - own.as_secs_f64(), machine().stolen.as_secs_f64()]

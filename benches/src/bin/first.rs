@@ -2,11 +2,15 @@
 //!
 //! `cargo run --release -p giveway-benches --bin first`
 //!
-//! Two workers, and as many background tasks as workers, which compute for 10 ms at a time and come to no yield point. Meanwhile a
-//! real-time thread sends into a channel every 200 µs, and a foreground task receives. How long the slowest message took from when
-//! it was sent: in the first tenth of a second, and in the second. Ours spawns from 16 locations in turn, so that each location is
-//! new to the runtime in its first tenth of a second and known in the second. The arm beside it is two tokio runtimes, the second
-//! at nice 19, which has nothing to learn: what it shows is the kernel's and the host's part. Rounds are interleaved.
+//! Two workers, and two background tasks that compute for 10 ms at a time and reach no yield point.
+//! Meanwhile a real-time thread sends into a channel every 200 µs, and a foreground task receives.
+//! The figure is the time of the slowest message, from when it was sent: in the first tenth of a
+//! second, and in the second. Giveway's tasks are spawned at 16 locations in turn, each of which is
+//! new to the runtime in its first tenth of a second, and known in the second. Rounds are
+//! interleaved.
+//!
+//! Not isolated: the kernel's and the host's part. The second arm shows it: two tokio runtimes, one
+//! of them at nice 19, which have nothing to learn.
 
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -20,7 +24,7 @@ use std::time::{Duration, Instant};
 
 const WORKERS: usize = 2;
 const EVERY: Duration = Duration::from_micros(200);
-/// A tenth of a second while the location is new, another when it is known.
+/// The messages of a round: half of them while the location is new, half when it is known.
 const MESSAGES: usize = 1_000;
 
 type Spawn<P> = fn(u64, Arc<AtomicBool>) -> <P as Peer>::Handle<()>;
@@ -32,7 +36,8 @@ async fn compute<P: Peer>(rounds: u64, stop: Arc<AtomicBool>) {
     }
 }
 
-/// A line each: a location is a line and a column.
+/// Returns functions that each spawn at another location: a location is a file, a line and a
+/// column.
 fn locations<P: Peer>() -> [Spawn<P>; 16] {
     [
         |rounds, stop| P::spawn_background(compute::<P>(rounds, stop)),
@@ -54,7 +59,7 @@ fn locations<P: Peer>() -> [Spawn<P>; 16] {
     ]
 }
 
-/// The slowest message in µs of each round: while the location is new, and when it is known.
+/// The slowest message of each round in µs, while the location is new and when it is known.
 #[derive(Default)]
 struct Slowest {
     new: Vec<f64>,
@@ -102,7 +107,7 @@ fn round<P: Peer>(spawn: Spawn<P>, chunk: u64, slowest: &mut Slowest) {
     });
     let mut receiving = None;
     P::block_on(async { receiving = Some(P::spawn(receive)) });
-    // The messages come every 200 µs before the first of the tasks is polled.
+    // The messages come already when the first of the tasks is polled.
     std::thread::sleep(Duration::from_millis(20));
     let mut tasks = Vec::new();
     P::block_on(async { tasks.extend((0..WORKERS).map(|_| spawn(chunk, stop.clone()))) });

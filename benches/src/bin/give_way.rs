@@ -1,11 +1,13 @@
-//! Prints what giving way costs and what it gives: one yield call, a loop that calls it every microsecond, and the
-//! latency of foreground wake-ups, and of requests over TCP, beside background work.
+//! What does giving way cost, and what does it give? Prints the cost of one yield call, that of a
+//! loop that calls it every microsecond, and the latency of foreground wake-ups and of requests
+//! over TCP beside background work. What these do not isolate is at the heads of `cost.rs`,
+//! `wake.rs` and `requests.rs`.
 //!
-//! `cargo run --release -p giveway-benches --bin give_way [-- cost|loop|wake|requests] [--rounds N] [--secs N]
-//! [--rate N] [--background N]`
+//! `cargo run --release -p giveway-benches --bin give_way [-- cost|loop|wake|requests]
+//! [--rounds N] [--secs N] [--rate N] [--background N]`
 //!
-//! `calls-idle N` and `calls-busy N` make so many calls and print nothing, for counting instructions from outside:
-//! `benches/instructions` does that.
+//! `calls-idle N` and `calls-busy N` make N calls and print nothing, for counting instructions from
+//! outside, as `benches/instructions` does.
 
 use giveway_benches::background::{Jobs, Load};
 use giveway_benches::cost::{empty_loop, keep_others_busy, per_call, thread_time, wall_time};
@@ -113,7 +115,8 @@ fn cost(rounds: usize) {
     row("smol `yield_now`", idle, busy);
 }
 
-/// The time of a loop of one-microsecond chunks on every worker at once, with and without a yield point in each.
+/// Compares the time of a loop of one-microsecond chunks, on every worker at once, with and without
+/// a yield point in each chunk.
 fn polite_loop(rounds: usize) {
     const CHUNKS: u64 = 200_000;
     let chunk = rounds_per_microsecond(WORKERS);
@@ -159,10 +162,10 @@ fn load(options: &Options, background: usize, rate: u32) -> Load {
     }
 }
 
-/// A peer, and what one run on it gives.
+/// A peer, and a function that makes one run on it.
 type Sampled<const N: usize> = (&'static str, fn(Load) -> [f64; N]);
 
-/// Runs every peer in turn, so many rounds: the median of each column.
+/// Runs every peer in turn, `options.rounds` times. Returns the median of each column.
 fn medians<const N: usize>(options: &Options, load: Load, peers: [Sampled<N>; 4]) -> [[f64; N]; 4] {
     let samples = interleaved(options.rounds, peers.map(|(_, sample)| move || sample(load)));
     let column = |rows: &[[f64; N]], n: usize| percentile(&mut rows.iter().map(|row| row[n]).collect::<Vec<_>>(), 0.5);
@@ -228,7 +231,7 @@ fn heading(what: &str, options: &Options, load: Load) {
     );
 }
 
-/// Whether a thread of this process gets real-time priority.
+/// Returns whether a thread of this process gets real-time priority.
 fn real_time() -> bool {
     let (answer, answered) = mpsc::channel();
     std::thread::spawn(move || answer.send(wake::ask_for_real_time()));

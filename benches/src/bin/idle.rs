@@ -1,11 +1,13 @@
-//! A runtime that has worked and now has nothing to do, to be looked at from outside:
+//! What does an idle runtime do? (Nothing.)
+//!
+//! A runtime works, and then has nothing to do, so that it can be looked at from outside:
 //!
 //! ```sh
 //! cargo run --release -p giveway-benches --bin idle -- 64 &    # workers
 //! strace -c -f -p PID                                          # the number that it prints
 //! ```
 //!
-//! The question: what does an idle runtime do? (Nothing.) It ends by itself after ten seconds.
+//! It ends by itself after ten seconds.
 
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ fn main() {
             task.await.expect("no task panics");
         }
     });
-    // The monitor takes 10 ms to believe it.
+    // The monitor stops looking when all workers have been idle for 10 ms.
     std::thread::sleep(Duration::from_millis(500));
     println!("{} is idle with {workers} workers", std::process::id());
     std::thread::sleep(Duration::from_secs(10));

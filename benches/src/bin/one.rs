@@ -1,11 +1,11 @@
-//! Runs one row of the table on one peer, so many times, with no other peer in the process: for counting system calls or
-//! instructions from outside. `benches/syscalls` does that.
+//! Runs one row of the table on one peer, TIMES times, with no other peer in the process. For
+//! counting system calls or instructions from outside, as `benches/syscalls` does.
 //!
 //! ```text
 //! one PEER ROW TIMES
 //! ```
 //!
-//! where ROW is a part of the row's name.
+//! ROW is a part of the row's name.
 
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
 use giveway_benches::rows::{self, ROWS};

@@ -1,13 +1,20 @@
-//! What does a wake-up of a pinned task cost the thread that wakes it, and what does a spawn of one?
+//! What does a wake-up of a pinned task cost the thread that wakes it, and what does a spawn of one
+//! cost?
 //!
 //! `cargo run --release -p giveway-benches --bin pinned [-- ROUNDS]`
 //!
-//! A pinned task waits to be woken, again and again: by another task of its worker, by a task on another worker, by a thread
-//! that is none of the runtime's. Its worker is awake, in a loop that gives way when it is asked to; a further worker is idle, or
-//! there is none. The figures are the middle of many wake-ups: the call of the waker alone, and until the task has run.
-//! What is not isolated: two looks at the clock are in the first figure, some 50 ns; the printed one of an empty pair says how
-//! much. A spawn is one function that makes an empty future, from a thread that is none of the runtime's, onto workers that are
-//! asleep or on their way: the wake-up of one is in it, so it stands beside a spawn onto a worker that is given by its number.
+//! A pinned task waits to be woken, again and again: by another task of its worker, by a task on
+//! another worker, or by a thread outside of the runtime. Its worker is awake: it runs the waking
+//! task, or a loop that gives way when it is asked to. One more worker is idle, or no worker is.
+//! The figures are medians of many wake-ups: the time of the waker's call alone, and the time until
+//! the task has run.
+//!
+//! A spawn is of a function that returns an empty future, by a thread outside of the runtime, onto
+//! workers that are asleep or about to be.
+//!
+//! Not isolated: the first figure contains two looks at the clock, some 50 ns; the time of an empty
+//! measurement is printed. A spawn contains the wake-up of a worker. Therefore a spawn onto a
+//! worker that is given by its number is printed beside one that has to choose.
 
 use giveway::{Builder, Runtime, task};
 use giveway_benches::work::percentile;
@@ -61,7 +68,7 @@ fn empty(rounds: u32) -> f64 {
     percentile(&mut (0..rounds).map(|_| ns(Instant::now())).collect::<Vec<_>>(), 0.5)
 }
 
-/// A pinned task that counts how often it is polled.
+/// A pinned task that counts its polls.
 #[derive(Default)]
 struct Sleeper {
     waker: Mutex<Option<Waker>>,
@@ -69,7 +76,7 @@ struct Sleeper {
 }
 
 impl Sleeper {
-    /// Starts one, and waits until it was polled.
+    /// Starts a task, and waits until it was polled.
     fn start(runtime: &Runtime) -> (Arc<Self>, Waker) {
         let sleeper = Arc::<Self>::default();
         let this = sleeper.clone();
@@ -78,7 +85,9 @@ impl Sleeper {
                 if this.polls.load(Relaxed) == 0 {
                     *this.waker.lock().expect("nobody panics") = Some(cx.waker().clone());
                 }
-                // Ordering: release, partner of the acquire in `wake`.
+                // Ordering: release, partner of the acquire loads in `start` and `wake`: a thread
+                // that sees the new count sees what this poll has done. Relaxed would not order
+                // the poll before the end of the measurement in `wake`.
                 this.polls.store(this.polls.load(Relaxed) + 1, Release);
                 Poll::<()>::Pending
             })
@@ -91,7 +100,8 @@ impl Sleeper {
         (sleeper, waker)
     }
 
-    /// Wakes it, and waits: nanoseconds for each.
+    /// Wakes the task, and waits until it was polled. Returns the nanoseconds of the call, and
+    /// until the poll.
     fn wake(&self, waker: &Waker) -> (f64, f64) {
         let (before, start) = (self.polls.load(Acquire), Instant::now());
         waker.wake_by_ref();
@@ -119,7 +129,8 @@ fn runtime(workers: usize) -> Runtime {
     Builder::new().workers(workers).build().expect("a runtime starts")
 }
 
-/// A loop on a worker that gives way when it is asked to. Returns when it runs.
+/// Starts a loop on a worker that gives way when it is asked to. Returns when the loop runs, with
+/// the flag that stops it.
 fn keep_awake(runtime: &Runtime, worker: usize) -> Arc<AtomicBool> {
     let (stop, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (until, here) = (stop.clone(), runs.clone());

@@ -2,10 +2,14 @@
 //!
 //! `cargo run --release -p giveway-benches --bin shares [-- ROUNDS]`
 //!
-//! Two workers, two jobs that come to a yield point every 20 µs, and two that compute for 5 ms at a time and have none: as tasks,
-//! or as blocking jobs. Alone, and beside 2,000 requests a second. CPUs of work that each kind did, counted in rounds of
-//! arithmetic and not by the clock; the part of the second kind; and how soon requests were answered. Medians of interleaved
-//! rounds of two seconds.
+//! Two workers, two jobs that reach a yield point every 20 µs, and two that compute for 5 ms at a
+//! time without any: as tasks, or as blocking jobs. They run alone, and beside 2,000 requests a
+//! second. The figures: the CPUs of work that each kind did, counted in rounds of arithmetic and
+//! not by the clock; the share of the second kind; how soon requests were answered. Medians of
+//! interleaved rounds of two seconds.
+//!
+//! Not isolated: the client of the requests shares the CPUs, and the host may take some. What it
+//! took is printed below each table.
 
 use giveway_benches::background::{Jobs, Load};
 use giveway_benches::peers::{Giveway, GivewayPreemptible, Peer, Tokio, TwoTokios};
@@ -21,21 +25,25 @@ const WORKERS: usize = 2;
 const JOBS: usize = 2;
 const TIME: Duration = Duration::from_secs(2);
 
-/// Microseconds of work between two yield points, and of one stretch without any.
+/// Microseconds of work between two yield points.
 const POLITE: u64 = 20;
+/// Microseconds of work in a stretch without any.
 const STUBBORN: u64 = 5_000;
 
-/// What one kind of job has done, and whether it is to go on.
+/// A job of one kind. All jobs of the kind share the counter and the flag.
 #[derive(Clone)]
 struct Job {
+    /// Rounds of [`spin`] in a chunk.
     rounds: u64,
+    /// The chunks that are done.
     done: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
+    /// Sends nothing: the receiver sees the end of the last job.
     _running: Sender<()>,
 }
 
 impl Job {
-    /// Works for a chunk. Whether to go on.
+    /// Works for a chunk. Returns whether to go on.
     fn chunk(&self) -> bool {
         spin(self.rounds);
         self.done.fetch_add(1, Relaxed);
@@ -101,7 +109,8 @@ impl Arm for OneTokio {
     }
 }
 
-/// CPUs of the polite jobs and of the others, the part of the latter, p50 and p99 of requests in µs.
+/// The CPUs of the polite jobs and of the others, the share of the latter, and the median and 99th
+/// percentile of requests in µs.
 type Figures = [f64; 5];
 
 fn run<A: Arm>(microsecond: u64, beside: bool) -> Figures {
@@ -126,7 +135,7 @@ fn run<A: Arm>(microsecond: u64, beside: bool) -> Figures {
             A::stubborn(stubborn.clone());
         }
     });
-    // They settle.
+    // The jobs need some time to settle.
     std::thread::sleep(Duration::from_millis(200));
     let cpus = |job: &Job, microseconds| (job.done.load(Relaxed) * microseconds) as f64 / 1e6;
     let (before, start) = ([cpus(&polite, POLITE), cpus(&stubborn, STUBBORN)], Instant::now());
@@ -142,7 +151,7 @@ fn run<A: Arm>(microsecond: u64, beside: bool) -> Figures {
     let [p, s] = [cpus(&polite, POLITE) - before[0], cpus(&stubborn, STUBBORN) - before[1]].map(|cpus| cpus / seconds);
     stop.store(true, Relaxed);
     drop((polite, stubborn));
-    // Until every job has dropped its end.
+    // The channel ends when every job has dropped its sender.
     assert!(ended.recv().is_err(), "nothing is sent");
     let [p50, p99] = [0.5, 0.99].map(|part| percentile(&mut latencies, part));
     [p, s, s / (p + s), p50, p99]

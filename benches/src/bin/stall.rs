@@ -1,10 +1,13 @@
-//! What do others feel of a task that blocks its worker for 200 ms, again and again?
+//! What do other tasks feel of a task that blocks its worker for 200 ms, again and again?
 //!
 //! `cargo run --release -p giveway-benches --bin stall [-- SECONDS]`
 //!
-//! Two workers; one is blocked nine tenths of the time. Beside that a task sleeps a millisecond again and again (how much
-//! longer was it?), and pairs of tasks echo over TCP (how long did the answer take?): one every millisecond, so that the
-//! other worker is mostly idle, or eight without a pause, so that it never is.
+//! Two workers; one is blocked for nine tenths of the time. Beside that a task sleeps for a
+//! millisecond, again and again (how much longer was each sleep?), and pairs of tasks echo over TCP
+//! (how long did each answer take?). There is one pair that sends every millisecond, so that the
+//! other worker is mostly idle; or there are eight without a pause, so that it never is.
+//!
+//! Not isolated: both ends of each connection are tasks of the same two workers.
 
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
 use giveway_benches::work::{microseconds, percentile};

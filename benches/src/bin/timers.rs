@@ -2,9 +2,11 @@
 //!
 //! `cargo run --release -p giveway-benches --bin timers [-- SECONDS]`
 //!
-//! Two workers. Tasks tick at fixed times, evenly spread, and note how late each tick was. The CPU time is that of the
-//! whole process in the meantime, with the two other runtimes asleep in it. An interrupt of the machine's hits whoever has
-//! the CPU, so look at the middle before the tail.
+//! Two workers. Tasks tick at fixed times, evenly spread, and note how late each tick was. The CPU
+//! time is that of the whole process meanwhile.
+//!
+//! Not isolated: the two other runtimes are in the process, asleep. And an interrupt delays the
+//! thread that has the CPU, so look at the median before the 99th percentile.
 
 use giveway_benches::peers::{Giveway, Peer, Smol, Tokio};
 use giveway_benches::usage::usage;
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
 
-/// How many tasks tick, and how often each, in microseconds.
+/// How many tasks tick, and the period of each, in microseconds.
 const LOADS: [(u32, u64); 4] = [(1, 10_000), (1, 1_000), (10, 1_000), (1, 100)];
 
 struct Round {
@@ -62,7 +64,7 @@ fn round<P: Peer>(tasks: u32, period: Duration, time: Duration) -> Round {
             P::spawn(async move {
                 let (mut next, mut late) = (start + period * nth / tasks, Vec::new());
                 while next < start + time {
-                    // Those that were missed are left out.
+                    // Ticks that were missed are left out.
                     while next <= Instant::now() {
                         next += period;
                     }

@@ -1,17 +1,20 @@
-//! How soon is a request answered, or a task run that was woken, beside background work of every kind; and how much of that
-//! work is done?
+//! How soon is a request answered, or a woken task run, beside background work of every kind? And
+//! how much of that work is done?
 //!
-//! `cargo run --release -p giveway-benches --bin wires [-- --row TEXT] [--arm TEXT] [--rounds N] [--seconds N]`
+//! `cargo run --release -p giveway-benches --bin wires [-- --row TEXT] [--arm TEXT] [--rounds N]
+//! [--seconds N]`
 //!
-//! `--arm "giveway|two tokios"` runs the arms with either in their names.
+//! `--arm "giveway|two tokios"` runs the arms that have either text in their names.
 //!
-//! The loads of `requests.rs` and `wake.rs` on two workers, beside jobs that come to yield points, jobs whose polls are long and
-//! have none, and polls that never return. The arms are what a user would take: tokio, two tokio runtimes of which the
-//! second has threads at nice 19 or under SCHED_IDLE, smol, and ours by either kind of background. Rounds are interleaved. Each
+//! The loads are those of `requests.rs` and `wake.rs`, on two workers, beside jobs with yield
+//! points, jobs whose polls are long and have none, and polls that never return. The arms are what
+//! a user would take: tokio; two tokio runtimes, of which the second has threads at nice 19 or
+//! under SCHED_IDLE; smol; and Giveway with either kind of background. Rounds are interleaved. Each
 //! figure is a median over them, with the lowest and the highest in brackets.
 //!
-//! A round in which the host of the machine took more than 20 ms is marked with its time behind the row. What is not isolated:
-//! the client and its kernel threads share the CPUs.
+//! If the host of the machine took more than 20 ms in a round, the time is printed behind the row.
+//!
+//! Not isolated: the client and its kernel threads share the CPUs.
 
 use giveway_benches::background::{Jobs, Load};
 use giveway_benches::peers::{Giveway, GivewayBackground, GivewayPreemptible, Peer, Smol, Tokio, TwoTokios};
@@ -36,7 +39,7 @@ enum What {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arms {
     All,
-    /// On the others nothing would run.
+    /// Giveway alone: on the other arms nothing would run beside the jobs.
     Ours,
 }
 
@@ -45,7 +48,7 @@ struct Row {
     what: What,
     jobs: Jobs,
     tasks: usize,
-    /// Microseconds.
+    /// The length of a chunk, in microseconds.
     chunk: u64,
     locked: bool,
     rate: u32,
@@ -68,7 +71,7 @@ fn rows() -> Vec<Row> {
             let (jobs, rate) = (Jobs::Stubborn, 2_000);
             rows.push(Row { name, what, jobs, tasks, chunk, locked: false, rate, arms: Arms::All });
         }
-        // Of the background where there is one that does not stop everything.
+        // Background polls, on the arms where these do not stop everything else.
         let name = format!("2000 {which} a second beside 8 endless background polls");
         let (jobs, rate, arms) = (Jobs::Endless, 2_000, Arms::All);
         rows.push(Row { name, what, jobs, tasks: 8, chunk: 20, locked: false, rate, arms });
@@ -81,7 +84,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Median and 99th percentile in µs, CPUs of background work, and what the host took.
+/// The median and the 99th percentile in µs, the CPUs of background work, and what the host took.
 struct Sample {
     figures: [f64; 3],
     stolen: Duration,
@@ -115,7 +118,7 @@ fn arms(row: &Row) -> Vec<Arm> {
         return ours.to_vec();
     }
     let mut arms = vec![arm::<TwoTokios<false>>(), arm::<TwoTokios<true>>()];
-    // On the others as many endless polls of the background stop everything.
+    // On one tokio or smol runtime, this many endless polls keep every worker.
     if row.jobs != Jobs::Endless {
         arms.extend([arm::<Tokio>(), arm::<Smol>()]);
     }
