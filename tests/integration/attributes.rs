@@ -1,5 +1,5 @@
-//! `#[giveway::main]` and `#[giveway::test]`, as they are meant to be used. What the compiler says about other uses is tested
-//! in `macros/`.
+//! `#[giveway::main]` and `#[giveway::test]` in their intended uses. What the compiler says about
+//! other uses is tested in `macros/`.
 
 use giveway::Handle;
 use giveway::task::JoinHandle;
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::process::{ExitCode, Termination};
 use std::sync::Arc;
 
-/// The runtime's own number of workers, as a task of it sees it.
+/// Returns the number of workers of the current runtime, as one of its tasks sees it.
 async fn workers() -> usize {
     giveway::spawn(async { Handle::current().workers() }).await.unwrap()
 }
@@ -18,8 +18,9 @@ async fn by_default() -> usize {
     workers().await
 }
 
-/// Starts the default runtime. A `main` that runs in this process from now on does not take its place: other tests, which run at the
-/// same time, rely on it, and would have their tasks cancelled when `main` returns.
+/// Starts the default runtime. No `main` that runs in this process later takes its place. Other
+/// tests run at the same time and rely on it: with the runtime of a `main` in its place, their
+/// tasks would be cancelled when that `main` returns.
 fn keep_the_default_runtime() {
     giveway::block_on(async {});
 }
@@ -62,7 +63,7 @@ fn main_with_workers_has_a_runtime_of_its_own() {
     assert_eq!((three(), five(), one(), default()), (3, 5, 1, by_default()));
 }
 
-/// Not even a name of the attribute's own is taken.
+/// The code that the attribute adds has no name that could clash: a test may be called `runtime`.
 #[giveway::test]
 async fn runtime() {
     assert_eq!(workers().await, 2);
@@ -70,7 +71,8 @@ async fn runtime() {
 
 thread_local!(static ALIVE: Alive = Alive::default());
 
-/// Leaves a task and a blocking job behind. A handle keeps neither.
+/// Spawns a task that waits for ever and a blocking job, and drops both handles. A handle keeps
+/// neither.
 fn leave_behind() {
     let (alive, flushed) = ALIVE.with(|alive| (alive.clone(), alive.clone()));
     drop(giveway::spawn(hold(alive)));
@@ -87,7 +89,8 @@ async fn with_workers() {
     leave_behind();
 }
 
-/// With options or without: what it spawns is its runtime's, which is shut down when it returns.
+/// What a `main` spawns belongs to its runtime, with options or without. That runtime is shut down
+/// before the function returns: the task is dropped, and the job runs.
 #[test]
 fn main_leaves_nothing_behind() {
     keep_the_default_runtime();
@@ -112,12 +115,13 @@ fn main_that_panics_leaves_nothing_behind() {
     assert_eq!(ALIVE.with(Arc::strong_count), 1);
 }
 
-/// What a plain thread spawns, and sleeps by.
+/// Runs `f` on a thread that is in no runtime.
 fn from_a_plain_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     std::thread::spawn(f).join().unwrap()
 }
 
-/// The runtime that serves a plain thread, by its number of workers.
+/// Returns the number of workers of the runtime that serves the calling plain thread. Its task, its
+/// job and its `block_on` have to agree on that, and its timer has to end.
 fn default_workers() -> usize {
     let in_task = giveway::spawn(async { Handle::current().workers() });
     let in_job = giveway::spawn_blocking(|| Handle::current().workers());
@@ -139,7 +143,8 @@ fn the_runtime_of_main_serves_plain_threads_while_it_runs() {
     #[giveway::main(workers = 4)]
     async fn four() {
         assert_eq!(from_a_plain_thread(default_workers), 4);
-        // Within another: each has its own, and plain threads stay where they are.
+        // A `main` inside of another has a runtime of its own. Plain threads stay with the outer
+        // one.
         giveway::block_in_place(|| {
             #[giveway::main(workers = 1)]
             async fn one() -> (usize, usize) {
@@ -162,7 +167,8 @@ fn the_runtime_of_main_serves_plain_threads_while_it_runs() {
         four();
         as_many_as_there_are();
         three();
-        // After the last: one that lives as long as the process, and that no `main` takes the place of.
+        // After the last `main`, a plain thread starts a runtime that lives as long as the process.
+        // No later `main` takes its place.
         assert_eq!(default_workers(), 2);
         let forever = giveway::spawn(std::future::pending::<()>());
         #[giveway::main(workers = 5)]
@@ -177,7 +183,8 @@ fn the_runtime_of_main_serves_plain_threads_while_it_runs() {
     }
 }
 
-/// It is refused, as what a task spawns then is; and timers and sockets of plain threads go on.
+/// The runtime of `main` refuses what a plain thread spawns while it ends, as it refuses what a
+/// task spawns then. Timers and sockets of plain threads go on.
 #[test]
 fn what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled() {
     use giveway_tests::{Gate, eventually};
@@ -186,7 +193,7 @@ fn what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled() {
     #[giveway::main(workers = 1)]
     async fn run() -> Handle {
         let (closing, done) = GATES.with(Clone::clone);
-        // It keeps the runtime from its end.
+        // The job keeps the runtime from its end until `done` opens.
         giveway::spawn_blocking(move || {
             closing.open();
             done.wait();
@@ -201,7 +208,7 @@ fn what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled() {
         let (closing, done) = GATES.with(Clone::clone);
         let plain = std::thread::spawn(move || {
             closing.wait();
-            // The one of `run`, until that is shut down.
+            // `block_on` uses the runtime of `run` until that has been shut down.
             let is_closed = || giveway::block_on(async { Handle::current().status().is_err() });
             eventually(is_closed);
             assert!(futures::executor::block_on(giveway::spawn(async {})).unwrap_err().is_cancelled());
@@ -274,7 +281,7 @@ fn panics_come_through() {
     assert!(panic_of(main).contains("in the task"));
 }
 
-/// Functions that `macro_rules!` makes come in invisible groups.
+/// Makes functions whose tokens reach the attribute in invisible groups.
 macro_rules! runs {
     ($(#[$meta:meta])* $vis:vis $name:ident, $workers:expr, $output:ty, $body:block) => {
         $(#[$meta])*
@@ -317,7 +324,7 @@ mod renamed {
     #[another::test(crate = "crate::attributes::renamed::inner::another")]
     async fn a_test_finds_a_crate_of_another_name() {
         assert_eq!(super::workers().await, 2);
-        // On a thread of no runtime.
+        // On a thread that is in no runtime.
         std::thread::spawn(super::keep_the_default_runtime).join().unwrap();
         let count = inner::another::spawn_blocking(by_a_path).await.unwrap();
         assert_eq!(count, 2);
@@ -336,7 +343,7 @@ async fn a_test_has_as_many_workers_as_it_asks_for() {
     assert_eq!(workers().await, 5);
 }
 
-/// A test is a plain function, and can be called as one.
+/// A test is a plain function, and can be called. Each call has a runtime of its own.
 mod a_runtime_each {
     use super::*;
 
@@ -393,7 +400,7 @@ async fn a_test_may_return_a_result() -> Result<(), Box<dyn std::error::Error>> 
 #[test]
 fn an_error_that_a_test_returns_fails_it() {
     keep_the_default_runtime();
-    // What the test harness does with the value.
+    // Does with the value what the test harness does.
     fn fails(test: fn() -> Result<(), String>) -> bool {
         test().report() != ExitCode::SUCCESS
     }
@@ -421,7 +428,8 @@ mod imported {
     }
 }
 
-/// What is on the stack of the future is dropped before its runtime ends, and may use it.
+/// What is on the stack of the future is dropped before the runtime ends, and its destructor may
+/// use the runtime.
 #[test]
 fn the_runtime_outlives_the_future() {
     keep_the_default_runtime();
@@ -444,7 +452,7 @@ fn the_runtime_outlives_the_future() {
     main().assert(&["in the task"]);
 }
 
-/// A test that is hung says what it does, and fails.
+/// A test that hangs fails, and its message says what the test was doing.
 #[giveway::test(timeout = "20 ms")]
 #[should_panic(expected = "has not ended after")]
 async fn a_test_that_takes_longer_than_its_timeout_fails() {
@@ -474,7 +482,7 @@ fn the_failure_names_tasks_and_places() {
     }
 }
 
-/// It is the future that counts, however little time is left when it is done.
+/// The test passes if the future ends in time, however little time is left then.
 #[giveway::test(timeout = "1min")]
 async fn a_test_that_ends_in_time_passes() -> Result<(), std::num::ParseIntError> {
     let answer = giveway::spawn_blocking(|| "42".parse::<u32>()).await.unwrap()?;
@@ -489,7 +497,8 @@ async fn a_panic_before_the_timeout_is_the_failure() {
     panic!("no bread");
 }
 
-/// The thread that looks at the time is not taken for one that could wake a task.
+/// The thread that watches the timeout does not count as one that could wake a task, so the
+/// deadlock is found.
 #[giveway::test(timeout = "10min", detect_deadlock = true)]
 #[should_panic(expected = "deadlock")]
 async fn a_test_that_looks_for_deadlocks_fails_at_once() {
@@ -528,7 +537,7 @@ fn a_test_whose_runtime_does_not_come_to_its_end_fails() {
     assert!(message.contains("is over, and its runtime is not") && message.contains("\"glue\""), "{message}");
 }
 
-/// Nothing but the end of the process ends a call that does not return.
+/// Only the end of the process ends a call that does not return.
 #[test]
 #[expect(unnameable_test_items, reason = "it is called, and not run as a test")]
 fn a_test_that_is_stuck_in_a_call_ends_the_process_and_says_where_it_was() {

@@ -1,4 +1,5 @@
-//! Background tasks: which ones are, what they wait for, and that in all else they are tasks like others.
+//! Background tasks: which tasks are of that class and what they wait for. In all else they are
+//! tasks like others.
 
 use giveway::task::{self, Builder, Class, JoinSet};
 use giveway::{Handle, budget, spawn, spawn_background, yield_now, yield_now_if_busy};
@@ -48,7 +49,8 @@ fn children_inherit_the_class_however_they_are_spawned() {
     }
 }
 
-/// The task's own class, not that of whatever ran on the worker before or woke it.
+/// A task has its own class in every poll, not that of the task that ran on the worker before, or
+/// that woke it.
 #[test]
 fn a_task_keeps_its_class_when_it_goes_on() {
     with_runtimes(|runtime| {
@@ -102,7 +104,7 @@ fn background_tasks_may_be_spawned_from_everywhere() {
     });
 }
 
-/// Spawns five foreground tasks, each of which leaves another behind.
+/// Spawns five foreground tasks, each of which spawns another.
 fn foreground(handle: &Handle, log: &Log) {
     for _ in 0..5 {
         let log = log.clone();
@@ -140,7 +142,8 @@ fn a_background_task_waits_for_foreground_work_that_is_queued_after_it() {
     }
 }
 
-/// Not only when it is new: every time it becomes runnable, whoever wakes it.
+/// A background task waits each time it becomes runnable, not only when it is new, and whether a
+/// task or another thread wakes it.
 #[test]
 fn a_background_task_that_is_woken_waits_for_foreground_work_that_is_queued_after_it() {
     for from_outside in [false, true] {
@@ -156,7 +159,8 @@ fn a_background_task_that_is_woken_waits_for_foreground_work_that_is_queued_afte
                 }
             });
             while !log.has("waits") {
-                // Into the yield queue, behind it.
+                // This one is behind the first task in the yield queue, so the first is polled
+                // before it.
                 spawn_background(async {}).await.unwrap();
             }
             if from_outside {
@@ -173,7 +177,7 @@ fn a_background_task_that_is_woken_waits_for_foreground_work_that_is_queued_afte
     }
 }
 
-/// Neither has a yield point; each takes its turn when the other's budget is spent.
+/// Neither task has a yield point. Each takes its turn when the other's budget is spent.
 #[test]
 fn a_background_task_whose_budget_is_spent_goes_to_the_back_of_the_yield_queue() {
     on_one_worker(async {
@@ -195,7 +199,7 @@ fn a_background_task_whose_budget_is_spent_goes_to_the_back_of_the_yield_queue()
     });
 }
 
-/// Without yield points, and with nearly all of its budget left.
+/// The background task has no yield points, and nearly all of its budget is left.
 #[test]
 fn a_background_task_gives_way_to_what_it_wakes_at_its_next_operation() {
     on_one_worker(async {
@@ -242,8 +246,8 @@ fn a_background_task_gives_way_to_a_foreground_child_at_its_next_operation() {
     });
 }
 
-/// A child of the same class is no reason to give way. (After ten milliseconds it returns from its poll all the same, and
-/// goes on before them.)
+/// A child of the same class is no reason to give way. (After 10 ms the task returns from its poll
+/// all the same, and goes on before its children.)
 #[test]
 fn a_background_task_does_not_give_way_to_its_background_children() {
     on_one_worker(async {
@@ -267,7 +271,9 @@ fn a_background_task_does_not_give_way_to_its_background_children() {
     });
 }
 
-/// One worker is left: the background has it, however long the others are kept.
+/// Every worker but one is kept in a poll. Background tasks run on the last one, however long that
+/// lasts. After that, a foreground task blocks its worker until its background children have run on
+/// others.
 #[test]
 fn a_background_task_runs_beside_a_held_up_foreground() {
     with_runtimes_of(2, |runtime| {
@@ -308,7 +314,7 @@ fn a_panic_in_the_background_goes_to_the_handle() {
 fn a_background_task_is_aborted_wherever_it_is() {
     with_runtimes(|runtime| {
         let alive = Alive::default();
-        // Waiting, running for ever, and in the yield queue before its first poll.
+        // One task waits, one runs for ever, and one is in the yield queue before its first poll.
         let waiting = runtime.spawn_background(hold(alive.clone()));
         let (running, held) = (Gate::new(), alive.clone());
         let looping = runtime.spawn_background({

@@ -1,4 +1,5 @@
-//! Blocking jobs on threads of their own: each runs once, whoever spawns it and however many wait.
+//! Blocking jobs on threads of their own: each runs once, whichever thread spawns it and however
+//! many jobs wait.
 
 use futures::future::join_all;
 use giveway::task::{self, Builder, Class, JoinHandle};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
-/// A runtime with so many workers, and so many threads for jobs.
+/// Starts a runtime with `workers` workers, and at most `threads` threads for jobs.
 pub(crate) fn limited(workers: usize, threads: usize) -> Runtime {
     giveway::Builder::new()
         .workers(workers)
@@ -21,7 +22,7 @@ pub(crate) fn limited(workers: usize, threads: usize) -> Runtime {
         .expect("a runtime starts")
 }
 
-/// A job that ends when `gate` opens. Returns when it has begun.
+/// Spawns a job that ends when `gate` opens. Returns when it has begun.
 pub(crate) fn occupy_thread(handle: &Handle, gate: &Gate) -> JoinHandle<()> {
     let (begun, waits) = (Gate::new(), gate.clone());
     let begins = begun.clone();
@@ -33,7 +34,7 @@ pub(crate) fn occupy_thread(handle: &Handle, gate: &Gate) -> JoinHandle<()> {
     job
 }
 
-/// tokio 8056: a job hung, because nobody was told of it.
+/// tokio 8056: a job hung, because no thread was told of it.
 #[test]
 fn ten_thousand_jobs_run_once_each() {
     with_runtimes(|runtime| {
@@ -92,7 +93,8 @@ fn a_job_that_panics_says_so_and_its_thread_goes_on() {
     }
 }
 
-/// A value that panics when the job's closure, or its output, is dropped.
+/// A job's closure captures a value that panics when it is dropped, and then the output of a job is
+/// such a value. The only thread for jobs survives both.
 #[test]
 fn a_destructor_of_a_job_that_panics_does_not_end_its_thread() {
     let _watch = watch();
@@ -116,7 +118,7 @@ fn jobs_spawn_jobs_in_a_deep_chain_and_in_a_fan() {
             return 1;
         }
         let children: Vec<_> = (0..3).map(|_| spawn_blocking(move || fan(depth - 1))).collect();
-        // Every inner job waits for its children, which need threads of their own.
+        // Each job blocks its thread until its children have run on other threads.
         children.into_iter().map(|child| block_on(child).unwrap()).sum()
     }
     with_runtimes(|runtime| {
@@ -127,7 +129,8 @@ fn jobs_spawn_jobs_in_a_deep_chain_and_in_a_fan() {
     });
 }
 
-/// More than are started at once, four for a worker: the rest come by the monitor, or they would wait for ever.
+/// There are more jobs than threads that are started at once, which are four for each worker. The
+/// monitor starts the rest; without it the jobs would wait for ever.
 #[test]
 fn jobs_that_wait_for_each_other_all_get_a_thread() {
     let _watch = watch();
@@ -145,13 +148,13 @@ fn jobs_that_wait_for_each_other_all_get_a_thread() {
     }
 }
 
-/// The workers are all asleep, and so is the monitor, when the jobs come.
+/// All workers and the monitor sleep when the jobs come.
 #[test]
 fn jobs_get_their_threads_in_a_runtime_that_sleeps() {
     isolated("blocking::jobs_get_their_threads_in_a_runtime_that_sleeps", || {
         let _watch = watch();
         let runtime = limited(1, 20);
-        // Long after everybody is at rest.
+        // Long enough for all workers and the monitor to fall asleep.
         thread::sleep(Duration::from_millis(100));
         let barrier = Arc::new(Barrier::new(20));
         let all: Vec<_> = (0..20)
@@ -194,6 +197,7 @@ fn no_more_jobs_run_at_once_than_there_may_be_threads() {
     }
 }
 
+/// The only thread is busy until `gate` opens, so both jobs are aborted while they are queued.
 #[test]
 fn a_job_aborted_before_it_starts_does_not_and_its_closure_is_dropped() {
     let _watch = watch();
@@ -235,7 +239,7 @@ fn a_job_aborted_after_it_has_started_runs_to_its_end_and_has_its_output() {
     job.abort();
     assert!(!job.is_finished());
     gate.open();
-    // "Abort keeps it from starting, no more."
+    // An abort only keeps a job from starting.
     assert_eq!(runtime.block_on(job).unwrap(), 5);
     assert!(ended.is_open());
 }
@@ -266,12 +270,14 @@ fn a_job_is_spawned_from_a_foreign_thread_and_from_everywhere_else() {
     assert!(futures::executor::block_on(Builder::new().name("named").spawn_blocking(here)).unwrap());
 }
 
-/// By its builder, by inheritance from a task, and from a job; on threads of their own.
+/// A job is of the background if its builder says so, or if a background task or job spawns it.
+/// Such jobs have threads of their own, at nice 19.
 #[test]
 fn jobs_of_the_background_run_on_threads_of_the_background() {
     each_runtime(1, |runtime| {
         let here = || {
-            // SAFETY: reads a setting of the calling thread.
+            // SAFETY: `getpriority` takes numbers only. With 0 it returns a setting of the calling
+            // thread.
             let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
             (task::class(), thread::current().name().unwrap().contains("-bg"), nice == 19)
         };
@@ -311,7 +317,7 @@ fn hooks_are_called_once_at_the_start_and_once_at_the_end_of_every_thread() {
         let jobs: Vec<_> = (0..10).map(|_| runtime.spawn_blocking(|| ())).collect();
         runtime.block_on(join_all(jobs)).into_iter().for_each(Result::unwrap);
     }
-    // The keep-alive is over for all of them: only the workers are left.
+    // The keep-alive is over for all blocking threads: only the workers are left.
     eventually(|| starts.load(SeqCst) - stops.load(SeqCst) == 2);
     assert!(starts.load(SeqCst) > 2);
     runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
@@ -319,18 +325,19 @@ fn hooks_are_called_once_at_the_start_and_once_at_the_end_of_every_thread() {
     assert_eq!(starts.load(SeqCst), stops.load(SeqCst));
 }
 
-/// The threads of this process whose names begin so.
+/// Returns how many threads of this process have a name that begins with `prefix`.
 #[cfg(target_os = "linux")]
 pub(crate) fn threads_named(prefix: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-    // A thread that ends meanwhile has no name any more.
+    // A thread that has ended meanwhile has no name any more.
     tasks
         .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
         .filter(|name| name.starts_with(prefix))
         .count()
 }
 
-/// It grows for a burst, not to hundreds for short ones, and is small again when that is over.
+/// The crew has as many threads as the jobs of a burst need, ends them when the keep-alive is over,
+/// and starts one thread for one job after that.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_threads_end_when_there_is_nothing_to_do_for_a_while() {

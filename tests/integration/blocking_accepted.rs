@@ -1,4 +1,5 @@
-//! A blocking job that was accepted runs, unless `shutdown_timeout` or `shutdown_background` gave up on it.
+//! A blocking job that was accepted runs, unless `shutdown_timeout` or `shutdown_background` gives
+//! up on it.
 
 use super::blocking::{limited, occupy_thread};
 use super::blocking_end::assert_cancelled;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Counts how often the jobs that it makes have run.
+/// Counts how often its jobs have run.
 #[derive(Clone, Default)]
 struct Runs(Arc<AtomicUsize>);
 
@@ -35,7 +36,7 @@ fn a_job_spawned_just_before_the_drop_runs() {
                     let runs = Runs::default();
                     let inside = runtime.enter();
                     if warm {
-                        // Its thread waits for the next one, or is about to.
+                        // The job's thread waits for the next job, or is about to.
                         block_on(Builder::new().class(class).spawn_blocking(|| ())).unwrap();
                     }
                     let job = Builder::new().class(class).spawn_blocking(runs.job());
@@ -49,6 +50,8 @@ fn a_job_spawned_just_before_the_drop_runs() {
     }
 }
 
+/// The only thread is in a job until the runtime has closed. After that it runs the queued jobs in
+/// turn, and the drop waits for them.
 #[test]
 fn jobs_that_wait_for_the_only_thread_run_in_turn_before_the_drop_returns() {
     each_runtime(1, |first| {
@@ -79,7 +82,8 @@ fn jobs_that_wait_for_the_only_thread_run_in_turn_before_the_drop_returns() {
     });
 }
 
-/// More than are started at once: the pool goes on growing while the runtime closes.
+/// There are more jobs than threads that are started at once. The crew goes on growing while the
+/// runtime closes.
 #[test]
 fn jobs_that_wait_for_each_other_all_get_a_thread_while_the_runtime_is_dropped() {
     each_runtime(1, |runtime| {
@@ -97,7 +101,8 @@ fn jobs_that_wait_for_each_other_all_get_a_thread_while_the_runtime_is_dropped()
     });
 }
 
-/// The task goes, its handle with it, and the job stays.
+/// The drop of the runtime cancels the task, and drops the handle of its job with it. The job,
+/// which waits for the only thread until the task is gone, runs all the same.
 #[test]
 fn a_job_runs_though_the_task_that_awaits_it_is_dropped() {
     let _watch = watch();
@@ -116,7 +121,7 @@ fn a_job_runs_though_the_task_that_awaits_it_is_dropped() {
     let handle = runtime.handle().clone();
     let dropper = thread::spawn(move || drop(runtime));
     eventually(|| handle.status().is_err());
-    // Before the job could run: the task does not wait for it.
+    // The job cannot have run yet: the end of the task does not wait for it.
     assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
     assert_eq!(runs.count(), 0);
     gate.open();
@@ -125,6 +130,7 @@ fn a_job_runs_though_the_task_that_awaits_it_is_dropped() {
     futures::executor::block_on(started).unwrap();
 }
 
+/// The job begins after the runtime has closed: the only thread is in another job until then.
 #[test]
 fn a_job_that_begins_while_the_runtime_closes_may_sleep_and_what_it_spawns_is_cancelled() {
     each_runtime(1, |first| {
@@ -163,7 +169,8 @@ fn an_aborted_job_that_waits_for_a_thread_is_not_run_by_the_drop() {
     futures::executor::block_on(other).unwrap();
 }
 
-/// The runtime cannot wait for its own thread, but what was accepted runs all the same.
+/// A runtime that is dropped by one of its own threads cannot wait for that thread. Jobs that were
+/// accepted run all the same.
 #[test]
 fn jobs_run_though_the_runtime_is_dropped_by_one_of_its_own_threads() {
     isolated("blocking_accepted::jobs_run_though_the_runtime_is_dropped_by_one_of_its_own_threads", || {
@@ -189,7 +196,8 @@ fn jobs_run_though_the_runtime_is_dropped_by_one_of_its_own_threads() {
     });
 }
 
-/// Jobs that wait behind one that keeps the only thread, each with a counter of its drops. They must not run.
+/// Queues jobs behind one that keeps the only thread, each with a counter of its drops. They must
+/// not run.
 fn queue_behind(runtime: &Runtime, drops: &Drops, jobs: usize) -> Vec<JoinHandle<()>> {
     let _inside = runtime.enter();
     let queue = |i| {
@@ -218,7 +226,7 @@ fn a_shutdown_with_a_deadline_names_and_cancels_the_jobs_that_had_no_thread() {
             assert_eq!((job.id(), job.name(), job.worker()), (handle.id(), Some(&*format!("job {i}")), None));
             assert!(job.is_blocking_job() && job.to_string().ends_with("had not started, and is cancelled"), "{job}");
         }
-        // They do not wait for the one that goes on.
+        // Their handles do not wait for the job that goes on.
         queued.into_iter().for_each(assert_cancelled);
         eventually(|| drops.all_once());
         assert!(!started.is_finished());
@@ -237,7 +245,7 @@ fn a_shutdown_with_a_deadline_that_suffices_runs_every_job() {
     });
 }
 
-/// A job that has begun runs on; those in line behind it are cancelled, at once.
+/// A job that has begun runs on. The jobs in the queue behind it are cancelled at once.
 #[test]
 fn a_shutdown_in_the_background_cancels_the_jobs_that_had_no_thread() {
     each_runtime(1, |first| {
@@ -253,7 +261,8 @@ fn a_shutdown_in_the_background_cancels_the_jobs_that_had_no_thread() {
     });
 }
 
-/// `giveway::fs` is made of such jobs.
+/// `giveway::fs` uses blocking jobs: a write that was accepted is complete when the drop of the
+/// runtime returns, though its task was dropped.
 #[test]
 fn a_file_that_was_being_written_is_whole_when_the_runtime_is_gone() {
     let _watch = watch();

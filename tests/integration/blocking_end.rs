@@ -1,4 +1,5 @@
-//! Blocking jobs while their runtime ends: what is left to them, what a report says of them, what is refused.
+//! Blocking jobs while their runtime ends: what they may still do, what a report says of them, and
+//! which jobs are refused.
 
 use super::blocking::{limited, occupy_thread};
 use super::io_common::Random;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-/// The job or task was dropped by the shutdown of its runtime.
+/// Asserts that the shutdown of its runtime cancelled the job or task.
 pub(crate) fn assert_cancelled<T>(job: JoinHandle<T>) {
     let error = futures::executor::block_on(job).map(drop).unwrap_err();
     assert!(error.is_cancelled() && error.to_string().contains("its runtime was shut down"), "{error}");
@@ -82,7 +83,7 @@ fn a_shutdown_in_the_background_leaves_a_job_to_itself() {
     });
 }
 
-/// Whatever it does then is served, or refused, and does not hang.
+/// After the end of its runtime, every call of the job is served or refused, and none hangs.
 #[test]
 fn a_job_that_outlives_its_runtime_may_spawn_and_block() {
     each_runtime(1, |runtime| {
@@ -103,8 +104,9 @@ fn a_job_that_outlives_its_runtime_may_spawn_and_block() {
     });
 }
 
-/// The job is on a thread of the runtime, which cannot wait for itself. From its first moment: the thread that started
-/// it may not have come to write down who it is.
+/// The job runs on a thread of the runtime, and the runtime cannot wait for that thread. This holds
+/// from the job's first moment on, when the thread that started the job's thread may not have
+/// stored its handle yet.
 #[test]
 fn a_job_may_drop_its_runtime() {
     isolated("blocking_end::a_job_may_drop_its_runtime", || {
@@ -139,8 +141,8 @@ fn a_job_spawned_after_the_end_is_dropped_and_cancelled() {
     });
 }
 
-/// tokio 8406. A job that comes between the decision to shut down and its being carried out must not be left in a queue; and
-/// one that came before it runs.
+/// tokio 8406. A job that is spawned between the decision to shut down and the closing of the crew
+/// must not be left in a queue. A job that was spawned before the drop runs.
 #[test]
 fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
     isolated("blocking_end::jobs_spawned_while_the_runtime_closes_are_run_or_cancelled", || {
@@ -154,7 +156,7 @@ fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
                     let (handle, closing, drops) = (runtime.handle().clone(), closing.clone(), drops.clone());
                     thread::spawn(move || {
                         let (mut jobs, mut after) = (Vec::new(), 0);
-                        // A few that come for sure after the gate was closed.
+                        // At least five jobs are spawned after the runtime has closed.
                         while after < 5 {
                             after += usize::from(closing.load(SeqCst) && handle.status().is_err());
                             let drops = drops.clone();
@@ -181,7 +183,7 @@ fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
     });
 }
 
-/// The destructors of what is given up may spawn and wait: no lock is held.
+/// No lock is held while jobs that were given up are dropped: their destructors may spawn and wait.
 #[test]
 fn destructors_of_jobs_that_are_given_up_may_spawn_jobs_and_drop_handles() {
     let _watch = watch();
@@ -218,7 +220,7 @@ fn a_job_that_panics_may_shut_its_runtime_down() {
     drop(runtime);
 }
 
-/// It waits for a timer of a runtime whose workers have all left.
+/// The job waits for a timer of a runtime whose workers have all left.
 #[test]
 fn a_job_that_sleeps_while_its_runtime_is_dropped_comes_to_its_end() {
     each_runtime(1, |runtime| {

@@ -1,4 +1,4 @@
-//! Blocking where nobody expects it: in wakers, in destructors, beside the end of a runtime.
+//! Blocking in unexpected places: in wakers, in destructors, and while a runtime ends.
 
 use futures::task::Spawn;
 use giveway::block_in_place;
@@ -25,7 +25,8 @@ impl Wake for BlocksInPlace {
     }
 }
 
-/// The look of a yield point runs wakers, and goes on with the core after them: it must still have it.
+/// A yield point may look at the reactor, which runs wakers, and goes on with its core after that.
+/// So a waker that blocks in place must not lose the core.
 #[test]
 fn a_waker_that_blocks_in_place_keeps_the_core_of_a_yield_point() {
     with_runtimes(|runtime| {
@@ -43,7 +44,8 @@ fn a_waker_that_blocks_in_place_keeps_the_core_of_a_yield_point() {
     });
 }
 
-/// What the call waits for is queued behind it, and is dropped only if somebody takes over.
+/// The call waits until a task is gone that is queued behind it on its core. That task is run or
+/// dropped only if another thread takes over the core.
 #[test]
 fn a_call_that_begins_after_the_runtime_was_closed_lends_its_core_too() {
     each_runtime(1, |runtime| {
@@ -55,7 +57,7 @@ fn a_call_that_begins_after_the_runtime_was_closed_lends_its_core_too() {
                 giveway::spawn(async move { drop(held) });
                 started.send(()).unwrap();
                 eventually(|| handle.status().is_err());
-                // Whether it ran or not, it is gone.
+                // Whether the task ran or was dropped, its end of the channel is gone.
                 let _ = block_in_place(|| dropped.recv());
             });
         }
@@ -85,7 +87,8 @@ fn with_one_job_thread() -> giveway::Runtime {
     giveway::Builder::new().workers(1).max_spare_workers(0).max_blocking_threads(1).build().unwrap()
 }
 
-/// One job runs, so the next one waits. Returns when it does.
+/// Spawns a job that keeps the only thread until `until` opens, so that the next job waits. Returns
+/// when the job has begun.
 fn keep_busy(runtime: &giveway::Runtime, until: &Gate) {
     let (started, until) = (Gate::new(), until.clone());
     let starts = started.clone();
@@ -96,7 +99,7 @@ fn keep_busy(runtime: &giveway::Runtime, until: &Gate) {
     started.wait();
 }
 
-/// It is named, and nobody waits for it beyond the deadline.
+/// The report names the job, and the shutdown does not wait for the destructor beyond its deadline.
 #[test]
 fn the_destructor_of_a_job_that_was_never_run_may_block() {
     let (_watch, runtime) = (watch(), with_one_job_thread());
@@ -112,7 +115,7 @@ fn the_destructor_of_a_job_that_was_never_run_may_block() {
     busy.open();
 }
 
-/// Beside a task that waits for a timer: while the runtime closes somebody has to serve both.
+/// A task waits for a timer, too. While the runtime closes, some thread has to serve both timers.
 #[test]
 fn the_destructor_of_a_job_that_was_never_run_may_wait_for_a_timer() {
     let (_watch, runtime) = (watch(), with_one_job_thread());
@@ -136,7 +139,8 @@ fn the_destructor_of_a_job_that_was_never_run_may_wait_for_a_timer() {
     busy.open();
 }
 
-/// People serialise with one. Threads that have stood in for a worker are not to run jobs beyond it.
+/// Users rely on a limit of one thread to run jobs one at a time. Threads that have stood in for a
+/// worker must not run jobs beyond the limit.
 #[test]
 fn no_more_jobs_run_at_once_than_there_may_be_threads() {
     for most in [1, 2] {
@@ -150,7 +154,7 @@ fn no_more_jobs_run_at_once_than_there_may_be_threads() {
                 runtime.spawn(async move { block_in_place(|| gate.wait()) })
             })
             .collect();
-        // A nested one, so that stand-ins are there for sure.
+        // A nested `block_on`, so that there are stand-ins for sure.
         let nested = runtime.spawn(async { giveway::block_on(giveway::spawn(async {})).unwrap() });
         runtime.block_on(nested).unwrap();
         gate.open();
@@ -202,19 +206,21 @@ extern "C" fn takes_its_time(_: i32) {
     thread::sleep(Duration::from_millis(200));
 }
 
-/// As if the OS gave it no CPU for a while.
+/// A signal handler keeps the woken thread from running, as if the OS gave it no CPU for a while.
 #[test]
 fn a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock() {
     isolated("blocking_misuse::a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock", || {
         let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).detect_deadlock(true).build().unwrap();
-        // SAFETY: the handler only sleeps, and interrupts only a thread that waits.
+        // SAFETY: the handler is a function of the type that `signal` expects. It only sleeps,
+        // which is async-signal-safe, and it interrupts only a thread that waits.
         unsafe { libc::signal(libc::SIGUSR2, takes_its_time as *const () as usize) };
-        // SAFETY: asks for a number.
+        // SAFETY: `pthread_self` takes no arguments, and only returns a number.
         let me = unsafe { libc::pthread_self() } as usize;
         let (answer, question) = futures::channel::oneshot::channel();
         runtime.spawn(async move {
             sleep(Duration::from_millis(20)).await;
-            // SAFETY: the thread waits for this very task.
+            // SAFETY: the thread has not ended, since it waits for this very task. The signal has a
+            // handler.
             unsafe { libc::pthread_kill(me as libc::pthread_t, libc::SIGUSR2) };
             sleep(Duration::from_millis(5)).await;
             answer.send(7).unwrap();
@@ -223,14 +229,16 @@ fn a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock() {
     });
 }
 
-/// While the monitor sleeps: nobody else would try again.
+/// The monitor sleeps when the OS refuses the thread. It has to be called, because no other thread
+/// tries again.
 #[test]
 fn a_thread_that_was_refused_is_tried_again() {
     isolated("blocking_misuse::a_thread_that_was_refused_is_tried_again", || {
         const HUGE: usize = 512 << 20;
         let set = |limit| {
             let limit = libc::rlimit { rlim_cur: limit, rlim_max: libc::RLIM_INFINITY };
-            // SAFETY: reads the struct.
+            // SAFETY: `setrlimit` only reads the struct, which is initialized and outlives the
+            // call.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
         };
         let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).stack_size(HUGE).build().unwrap();

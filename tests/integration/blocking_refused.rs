@@ -1,4 +1,4 @@
-//! No thread is to be had: the OS refuses one, the limit is reached, or this is the child of a fork.
+//! No thread can be had: the OS refuses one, the limit is reached, or this is the child of a fork.
 
 use super::blocking::{limited, occupy_thread, threads_named};
 use super::blocking_end::assert_cancelled;
@@ -11,27 +11,29 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Threads whose stacks do not fit into what is left: refused also for a user whom no limit of processes binds.
+/// The stack size of threads that do not fit into what is left of the address space. The OS refuses
+/// them even to a user for whom no limit of processes holds.
 const HUGE: usize = 512 << 20;
 
-/// Limits the address space of this process to what it has and half of a stack. To be called in a process of its own.
+/// Limits the address space of this process to what it has and half of a stack. Call this in a
+/// process of its own only.
 fn refuse_huge_stacks() {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
-    // SAFETY: reads a constant of the system.
+    // SAFETY: `sysconf` takes a number only, and returns a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned();
     let limit = libc::rlimit { rlim_cur: pages * page + HUGE as u64 / 2, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: reads `limit`, and no other memory is involved.
+    // SAFETY: `setrlimit` only reads `limit`, which is initialized and outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
 fn allow_huge_stacks() {
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: as above.
+    // SAFETY: `setrlimit` only reads `limit`, which is initialized and outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// A runtime whose threads have stacks of a size that the OS can be made to refuse.
+/// Starts a runtime whose threads have stacks of a size that the OS can be made to refuse.
 fn with_huge_stacks(workers: usize) -> Runtime {
     giveway::Builder::new()
         .workers(workers)
@@ -63,7 +65,7 @@ fn a_job_for_which_the_os_refuses_the_first_thread_is_dropped_and_says_why() {
     });
 }
 
-/// Those that there are come to it.
+/// The only thread is in a job until all others are queued, and then runs them.
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_for_which_the_os_refuses_more_threads_run_on_those_there_are() {
@@ -86,8 +88,8 @@ fn jobs_for_which_the_os_refuses_more_threads_run_on_those_there_are() {
     });
 }
 
-/// The only other thread holds the core of a task that waits for the job: nobody will come to it. It runs when the OS has
-/// a thread for it, or its handle says why not.
+/// The only other thread holds the core of the task that waits for the job, so no thread comes for
+/// the job. It runs if the OS has a thread for it; otherwise its handle says why it does not.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_job_that_nobody_can_come_to_but_a_stand_in_is_refused_or_run() {
@@ -96,7 +98,7 @@ fn a_job_that_nobody_can_come_to_but_a_stand_in_is_refused_or_run() {
         let runtime = with_huge_stacks(1);
         let task = runtime.spawn(async {
             block_in_place(|| {
-                // The core is with a thread of the crew from here on.
+                // From here on a thread of the crew holds the core.
                 block_on(spawn(async {})).unwrap();
                 refuse_huge_stacks();
                 let outcome = block_on(spawn_blocking(|| 3));
@@ -111,7 +113,8 @@ fn a_job_that_nobody_can_come_to_but_a_stand_in_is_refused_or_run() {
     });
 }
 
-/// The holder keeps its core, and everything else waits for it, or goes to the other workers.
+/// The worker keeps its core. What is queued there waits for the call, or goes to the other
+/// workers.
 #[cfg(target_os = "linux")]
 #[test]
 fn blocking_in_place_without_a_thread_to_take_over_is_slow_and_works() {
@@ -143,7 +146,8 @@ fn blocking_in_place_without_a_thread_to_take_over_is_slow_and_works() {
     });
 }
 
-/// `max_blocking_threads`: "The same number again may be in `block_in_place` without keeping a worker."
+/// As many tasks may be in `block_in_place` without keeping a worker as `max_blocking_threads`
+/// allows jobs.
 #[test]
 fn as_many_tasks_may_be_in_place_as_jobs_may_run_and_both_at_once() {
     isolated("blocking_refused::as_many_tasks_may_be_in_place_as_jobs_may_run_and_both_at_once", || {
@@ -152,14 +156,15 @@ fn as_many_tasks_may_be_in_place_as_jobs_may_run_and_both_at_once() {
         let (runtime, gate) = (limited(1, MOST), Gate::new());
         let jobs: Vec<_> = (0..MOST).map(|_| occupy_thread(runtime.handle(), &gate)).collect();
         let tasks = giveway_tests::block_in_place(runtime.handle(), MOST, &gate);
-        // None of them keeps the worker.
+        // None of the tasks in place keeps the worker.
         runtime.block_on(runtime.spawn(async {})).unwrap();
         gate.open();
         tasks.into_iter().chain(jobs).for_each(|task| runtime.block_on(task).unwrap());
     });
 }
 
-/// Jobs wait for a thread, tasks in place for those jobs: neither takes the other's.
+/// A task in place waits for a job, and the job waits for a thread. A stand-in takes no thread from
+/// the jobs, and a job takes none from the stand-ins.
 #[test]
 fn tasks_in_place_leave_the_jobs_their_threads() {
     for most in [1, 2] {
@@ -167,7 +172,7 @@ fn tasks_in_place_leave_the_jobs_their_threads() {
         let runtime = limited(1, most);
         let task = runtime.spawn(async {
             block_in_place(|| {
-                // The core is another's, whose thread is not one of those for jobs.
+                // A stand-in holds the core now. It does not count as a thread for jobs.
                 let first = block_on(spawn(async { 1 })).unwrap();
                 let second = block_on(spawn_blocking(|| block_on(spawn(async { 2 })).unwrap())).unwrap();
                 first + second
@@ -177,12 +182,14 @@ fn tasks_in_place_leave_the_jobs_their_threads() {
     }
 }
 
-/// One place in the program, which is known to block for long after the first call from there.
+/// Calls `block_in_place` from one place in the program, which is known to block for long after its
+/// first call.
 fn from_one_place(f: impl FnOnce()) {
     block_in_place(f);
 }
 
-/// In the child there is nobody but the thread that forked. It must not start others that run its parent's tasks.
+/// In the child there is only the thread that forked. It must not start threads that run its
+/// parent's tasks.
 #[cfg(target_os = "linux")]
 #[test]
 fn blocking_in_place_in_a_forked_child_is_just_a_call() {
@@ -195,16 +202,19 @@ fn blocking_in_place_in_a_forked_child_is_just_a_call() {
                 from_one_place(|| std::thread::sleep(Duration::from_millis(5)));
                 yield_now().await;
             }
-            // A thread that waits for a duty would be called, and does not exist in the child. This may be the one that has the
-            // core, and gives it back when the poll is over.
+            // In the child, an idle blocking thread would be called for the core, and does not
+            // exist there. So the task waits until there is none. The task may itself run on such a
+            // thread, which holds the core and gives it back when the poll is over.
             while threads_named("forks-bl") != 0 {
                 yield_now().await;
             }
-            // Queued behind this task, in the child's copy too, where it must not run.
+            // This task is queued behind the forking one, also in the child's copy of the queue,
+            // where it must not run.
             let parent = std::process::id();
             let behind = spawn(async move {
                 if std::process::id() != parent {
-                    // SAFETY: ends the child, which has nothing to clean up.
+                    // SAFETY: `_exit` takes a number, and runs no other code of this process. The
+                    // child has nothing to clean up.
                     unsafe { libc::_exit(42) };
                 }
             });
@@ -216,7 +226,7 @@ fn blocking_in_place_in_a_forked_child_is_just_a_call() {
     });
 }
 
-/// A closure whose destructor wants the crew: it runs when no lock is held.
+/// The closure's destructor calls the crew: it has to run while no lock is held.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_destructor_of_a_job_that_is_refused_may_spawn_another() {
@@ -233,7 +243,7 @@ fn the_destructor_of_a_job_that_is_refused_may_spawn_another() {
     });
 }
 
-/// They wait for those that there are, also while the runtime is dropped.
+/// The jobs wait for the threads that there are, also while the runtime is dropped.
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
@@ -241,7 +251,7 @@ fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
         let _watch = watch();
         let (runtime, gate, runs) = (with_huge_stacks(1), Gate::new(), Arc::new(AtomicUsize::new(0)));
         let busy = occupy_thread(runtime.handle(), &gate);
-        // A worker that ends leaves room for another thread.
+        // The worker is kept too: if it ended, there would be room for another thread.
         let held = occupy(runtime.handle(), 1, &gate);
         refuse_huge_stacks();
         for _ in 0..100 {
@@ -260,9 +270,9 @@ fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
     });
 }
 
-/// There is no thread to drop them on but the caller's: the one blocking thread is in a job, no second one is allowed, and the
-/// one that a shutdown starts to drop jobs is refused. The worker stays too, for the room of a stack that is freed would do for
-/// another.
+/// Only the caller's thread can drop the jobs. The one blocking thread is in a job, no second one
+/// is allowed, and the OS refuses the thread that a shutdown starts to drop jobs. The worker is
+/// kept in a poll too, since the room of its stack would be enough for another thread.
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread() {

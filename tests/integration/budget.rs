@@ -1,4 +1,5 @@
-//! The operation budget, as the runtime grants it: 128 a poll, shared by what a task hands its slot to.
+//! The operation budget, as the runtime grants it: 128 operations a poll. A task that runs from the
+//! slot gets what the task before it has left.
 
 use futures::FutureExt;
 use futures::future::{FusedFuture, join_all, select};
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, ready};
 
-/// More operations than any test needs: one that is never cut short fails, and does not hang.
+/// More operations than any test needs. A loop that is never cut short fails at this count, and
+/// does not hang.
 const ENDLESS: usize = 1_000_000;
 
 async fn spend(operations: usize) {
@@ -54,7 +56,8 @@ fn unconstrained_work_is_done_in_one_poll_and_spends_nothing() {
             unconstrained(spend(1_000)).await;
             budget::remaining()
         }));
-        // Through the deque, for a budget of its own.
+        // This task goes to the back of the deque. The child runs next, from the slot, with the
+        // budget that this poll has left, which is nearly all of it.
         yield_now().await;
         assert!(task.await.unwrap() >= Some(OPERATIONS - 1));
         assert_eq!(polls.count(), 1);
@@ -101,7 +104,7 @@ fn a_resource_that_is_always_ready_does_not_starve_its_neighbours() {
     });
 }
 
-/// Of a kind that knows nothing of budgets.
+/// The channel knows nothing of budgets: `cooperative` makes it take part.
 #[test]
 fn a_channel_that_is_always_ready_does_not_starve_its_neighbours() {
     let (sender, receiver) = async_channel::bounded(1);
@@ -115,7 +118,8 @@ fn a_channel_that_is_always_ready_does_not_starve_its_neighbours() {
     });
 }
 
-/// tokio PR 2549: whatever is pending gives back its operation, or those behind it never get one.
+/// tokio PR 2549: a pending resource has to give back its operation. Otherwise the resources that
+/// are polled after it never get one.
 #[test]
 fn a_thousand_pending_resources_leave_the_budget_to_the_one_that_is_ready() {
     fn budgeted(receiver: async_channel::Receiver<()>) -> impl Future<Output = ()> + Unpin {
@@ -135,7 +139,7 @@ fn a_thousand_pending_resources_leave_the_budget_to_the_one_that_is_ready() {
                     sender.try_send(()).unwrap();
                 }
             };
-            // Polled after all the others, every time.
+            // `last` is polled after all the others, every time.
             let mut last = pin!(sending.fuse());
             poll_fn(|cx| {
                 waiting.retain_mut(|one| one.poll_unpin(cx).is_pending());
@@ -148,7 +152,8 @@ fn a_thousand_pending_resources_leave_the_budget_to_the_one_that_is_ready() {
     });
 }
 
-/// The same with a wrapper: a select whose first branch never comes.
+/// A pending future in a `cooperative` wrapper spends nothing either: here, the branch of a
+/// `select` that is never ready.
 #[test]
 fn what_is_pending_spends_nothing() {
     on_one_worker(async {
@@ -160,7 +165,7 @@ fn what_is_pending_spends_nothing() {
     });
 }
 
-/// tokio 2390, 3493, futures-rs 2047: a spent budget made every child be polled again and again.
+/// tokio 2390, 3493, futures-rs 2047: a spent budget had every child polled again and again.
 #[test]
 fn ten_thousand_budgeted_futures_in_one_task_are_polled_a_few_times_each() {
     const CHILDREN: usize = 10_000;
@@ -177,7 +182,8 @@ fn ten_thousand_budgeted_futures_in_one_task_are_polled_a_few_times_each() {
     });
 }
 
-/// Handles that are all ready: the one who joins them gives its neighbours turns.
+/// All handles are ready. Each join spends an operation, so the task that joins them gives its
+/// neighbours turns.
 #[test]
 fn joining_finished_tasks_spends_the_budget() {
     on_one_worker(async {
@@ -202,7 +208,7 @@ fn joining_finished_tasks_spends_the_budget() {
     });
 }
 
-/// It does not wait, and so cannot wait for the next poll either.
+/// `try_join_next` cannot wait, and so cannot wait for the next poll's budget either.
 #[test]
 fn trying_to_join_works_on_a_spent_budget() {
     on_one_worker(async {
@@ -222,7 +228,7 @@ fn trying_to_join_works_on_a_spent_budget() {
 #[test]
 fn what_a_task_puts_into_its_slot_gets_the_rest_of_its_budget() {
     on_one_worker(async {
-        // To the back of the deque, and so with a fresh budget.
+        // This task goes to the back of the deque, and so goes on with a fresh budget.
         yield_now().await;
         spend(100).await;
         let child = spawn(async {
@@ -269,7 +275,7 @@ fn a_ping_pong_of_budgeted_operations_lets_a_third_task_run() {
     });
 }
 
-/// A nested `with_budget` is its own affair.
+/// A nested `with_budget` has a count of its own, and leaves that of the task as it was.
 #[test]
 fn a_budget_within_a_poll_does_not_touch_that_of_the_task() {
     on_one_worker(async {

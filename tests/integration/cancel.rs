@@ -1,4 +1,4 @@
-//! Aborting tasks: from everywhere, at every moment of a task's life.
+//! Aborting tasks, from every place and at every moment of a task's life.
 
 use giveway::task::{AbortHandle, JoinHandle};
 use giveway_tests::{Alive, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, rounds, with_runtimes};
@@ -41,7 +41,7 @@ fn a_waiting_task_is_aborted_by_another_task() {
     });
 }
 
-/// Polled only once it was aborted, if at all.
+/// All workers are in polls until the task has been aborted, so it is not polled before.
 #[test]
 fn a_task_aborted_before_its_first_poll_never_runs() {
     with_runtimes(|runtime| {
@@ -69,7 +69,7 @@ fn a_task_aborted_before_its_first_poll_never_runs() {
     });
 }
 
-/// The abort comes while the task is in a poll, and is obeyed when that returns.
+/// The abort comes while the task is in a poll, and takes effect when that poll returns.
 #[test]
 fn a_running_task_is_aborted_when_its_poll_returns() {
     with_runtimes(|runtime| {
@@ -88,6 +88,7 @@ fn a_running_task_is_aborted_when_its_poll_returns() {
     });
 }
 
+/// The abort comes during the task's last poll.
 #[test]
 fn a_running_task_that_finishes_in_the_same_poll_keeps_its_output() {
     with_runtimes(|runtime| {
@@ -153,7 +154,7 @@ fn aborting_twice_or_after_the_end_changes_nothing() {
     });
 }
 
-/// tokio 3964: abort, then drop the handle.
+/// tokio 3964: a task is aborted, then its handle is dropped.
 #[test]
 fn an_aborted_task_whose_handle_is_dropped_is_dropped_by_a_worker() {
     with_runtimes(|runtime| {
@@ -177,7 +178,8 @@ fn an_aborted_task_whose_handle_is_dropped_is_dropped_by_a_worker() {
     });
 }
 
-/// Threads abort and drop while the tasks run, wake themselves and end: every future is dropped once.
+/// Threads abort tasks and drop their handles while the tasks run, wake themselves and end. Every
+/// future is dropped once.
 #[test]
 fn aborts_race_everything() {
     with_runtimes(|runtime| {
@@ -228,7 +230,7 @@ fn an_abort_handle_may_outlive_task_and_runtime() {
     });
 }
 
-/// The destructor that an abort runs may abort and drop others, and start new ones.
+/// The destructor that an abort runs may abort other tasks, and spawn new ones.
 #[test]
 fn the_destructor_of_an_aborted_task_may_abort_and_spawn() {
     with_runtimes(|runtime| {
@@ -246,7 +248,7 @@ fn the_destructor_of_an_aborted_task_may_abort_and_spawn() {
     });
 }
 
-/// Aborting a task that somebody awaits wakes the awaiter, wherever that is.
+/// Aborting a task wakes the task that awaits it, wherever that is.
 #[test]
 fn the_awaiter_of_an_aborted_task_is_woken() {
     with_runtimes(|runtime| {
@@ -269,7 +271,7 @@ fn the_awaiter_of_an_aborted_task_is_woken() {
     });
 }
 
-/// Dropping the future that awaits a handle by reference loses nothing.
+/// Dropping a future that awaits a handle by reference does not lose the output.
 #[test]
 fn giving_up_on_a_handle_is_cancel_safe() {
     with_runtimes(|runtime| {
@@ -303,7 +305,7 @@ fn an_error_says_why_there_is_no_output() {
     assert!(error.starts_with("task \"cancelled\" (") && error.ends_with("its runtime was shut down"), "{error}");
 }
 
-/// `futures::select!` wants to know whether a handle was joined.
+/// `futures::select!` asks whether a handle was joined.
 #[test]
 fn a_handle_is_terminated_once_its_output_was_taken() {
     use futures::future::FusedFuture;

@@ -1,4 +1,5 @@
-//! `Builder::detect_deadlock`: who is found, and who is not accused.
+//! `Builder::detect_deadlock`: which waiting threads are told of a deadlock, and which are not
+//! accused.
 
 use futures::channel::oneshot;
 use futures::future::{Either, pending, select};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Long enough for the monitor to look twice and be wrong, many times over.
+/// Long enough for the monitor to accuse wrongly many times, which takes two looks each.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 fn with_detection(test: impl Fn(&Runtime)) {
@@ -88,14 +89,14 @@ fn who_waits_for_a_timer_is_not_accused() {
     with_detection(|runtime| {
         runtime.block_on(giveway::time::sleep(A_WHILE));
         runtime.block_on(runtime.spawn(giveway::time::sleep(A_WHILE))).unwrap();
-        // Beside a task that waits in vain.
+        // Beside a task that nothing will wake.
         let stuck = runtime.spawn(pending::<()>());
         runtime.block_on(runtime.spawn(giveway::time::sleep(A_WHILE))).unwrap();
         stuck.abort();
     });
 }
 
-/// One that was dropped is none.
+/// A timer that was dropped cannot wake anything.
 #[test]
 fn a_timer_that_was_dropped_does_not_hide_a_deadlock() {
     with_detection(|runtime| {
@@ -136,7 +137,8 @@ fn who_waits_for_a_blocking_job_is_not_accused_until_it_is_done() {
         runtime.block_on(runtime.spawn_blocking(|| thread::sleep(A_WHILE))).unwrap();
         let in_place = runtime.spawn(async { giveway::block_in_place(|| thread::sleep(A_WHILE)) });
         runtime.block_on(in_place).unwrap();
-        // Nobody waits for this one; when it is done nobody can be woken any more.
+        // No thread waits for this job. Until it is done it might wake a task; after that nothing
+        // can.
         let job = runtime.spawn_blocking(|| thread::sleep(A_WHILE));
         let message = panic_of(|| runtime.block_on(pending::<()>()));
         assert!(job.is_finished(), "{message}");
@@ -211,7 +213,8 @@ fn a_busy_runtime_is_not_accused() {
     });
 }
 
-/// Off by default; and where nobody waits nobody is told.
+/// With detection, no thread is told unless one is in `block_on`. Without detection, which is the
+/// default, a thread that waits is not told.
 #[test]
 fn nothing_happens_without_a_thread_that_waits_or_without_being_asked_for() {
     let _watch = watch();

@@ -1,4 +1,5 @@
-//! What the destructor of a future or of an output sees: the id of its task, and whether its thread panics.
+//! What the destructor of a future or of an output sees: the id of its task, and whether its thread
+//! is panicking.
 
 use giveway::task::{self, Id, JoinHandle, try_id};
 use giveway::{Builder, Handle, Runtime};
@@ -13,7 +14,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-/// Tells the id that its destructor sees.
+/// Sends the id that its destructor sees.
 #[derive(Clone)]
 struct TellsId(Sender<Option<Id>>);
 
@@ -28,7 +29,7 @@ fn tells_id() -> (TellsId, Receiver<Option<Id>>) {
     (TellsId(sent), ids)
 }
 
-/// Drops the handle of a task that has ended.
+/// Drops the handle of a task once the task has ended. Returns the task's id.
 fn drop_ended<T: Send>(task: JoinHandle<T>) -> Id {
     eventually(|| task.is_finished());
     task.id()
@@ -49,7 +50,7 @@ fn an_output_that_is_dropped_with_its_handle_has_the_id_of_its_task() {
         let id = drop_ended(runtime.spawn_blocking(move || output));
         assert_eq!(recv(&ids), Some(id));
 
-        // What it panicked with, too.
+        // The payload of a panic has the id, too.
         let (payload, ids) = tells_id();
         let id = drop_ended(runtime.spawn(async move { panic_any(payload) }));
         assert_eq!(recv(&ids), Some(id));
@@ -103,13 +104,13 @@ fn the_output_of_a_detached_task_has_the_id_of_its_task() {
 #[test]
 fn a_future_that_is_dropped_by_an_abort_has_the_id_of_its_task() {
     with_runtimes(|runtime| {
-        // While it waits.
+        // The task waits.
         let (wakers, (held, ids)) = (Wakers::default(), tells_id());
         let waiting = runtime.spawn(wakers.park(held));
         eventually(|| wakers.len() == 1);
         waiting.abort();
         assert_eq!(recv(&ids), Some(waiting.id()));
-        // Before it has begun.
+        // The task has not begun.
         let (gate, (held, ids)) = (Gate::new(), tells_id());
         let busy = occupy(runtime.handle(), runtime.handle().workers(), &gate);
         let queued = runtime.spawn(hold(held));
@@ -117,7 +118,7 @@ fn a_future_that_is_dropped_by_an_abort_has_the_id_of_its_task() {
         gate.open();
         busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
         assert_eq!(recv(&ids), Some(queued.id()));
-        // By itself.
+        // The task aborts itself.
         let (held, ids) = tells_id();
         let (sent, own) = mpsc::channel::<JoinHandle<()>>();
         let suicidal = runtime.spawn(poll_fn(move |_| {
@@ -146,7 +147,8 @@ fn a_future_that_is_dropped_by_a_shutdown_has_the_id_of_its_task() {
     });
 }
 
-/// What the thread that has no more patience drops itself, because the worker does not come.
+/// The only worker is stuck in a poll. So the thread that shuts down drops the waiting future
+/// itself.
 #[test]
 fn a_future_that_is_dropped_by_the_thread_that_shuts_down_has_the_id_of_its_task() {
     let runtime = runtime(1);
@@ -189,7 +191,8 @@ fn what_a_runtime_that_is_shut_down_refuses_has_the_id_of_its_own_task() {
     });
 }
 
-/// A future of its own type, unlike the locals of an async block, is whole when the panic leaves its poll.
+/// Returns a future that panics in its poll. It has a type of its own, so `held` is still whole
+/// when the panic leaves the poll, unlike the locals of an async block.
 fn panics_holding<T: Send + 'static>(held: T) -> impl Future<Output = ()> + Send {
     poll_fn(move |_| {
         let _part_of_the_future = &held;
@@ -216,14 +219,14 @@ fn a_future_is_dropped_while_its_panic_unwinds() {
         assert!(runtime.block_on(pinned).unwrap_err().is_panic());
         assert_eq!(recv(&seen), (true, Some(id)));
 
-        // No longer than that: the next one is dropped in peace.
+        // No longer than that: the value of the next task is dropped while nothing unwinds.
         let held = tells();
         runtime.block_on(runtime.spawn(async move { drop(held) })).unwrap();
         assert!(!recv(&seen).0);
     });
 }
 
-/// A guard in a future that panics poisons its mutex, as one on the stack of a thread does.
+/// A guard in a future that panics poisons its mutex, as a guard on the stack of a thread does.
 #[test]
 fn a_lock_that_a_future_holds_when_it_panics_is_poisoned() {
     static LOCK: Mutex<()> = Mutex::new(());
@@ -241,7 +244,7 @@ fn a_lock_that_a_future_holds_when_it_panics_is_poisoned() {
     });
 }
 
-/// Unlike in tokio, where this is a panic while unwinding, and the end of the process.
+/// In tokio this is a panic while unwinding, which ends the process.
 #[test]
 fn a_destructor_that_panics_while_its_futures_panic_unwinds_is_contained() {
     for workers in giveway_tests::worker_counts() {

@@ -1,5 +1,6 @@
-//! Paced jobs: they finish, together they keep to a limit, and nobody who leaves takes anything along. How much they are given
-//! over time is tested where the clock is the test's own, in giveway-yield.
+//! Paced jobs: they finish, together they keep to a limit, and a job that leaves takes nothing
+//! along. How much they are given over time is tested in giveway-yield, where the test controls the
+//! clock.
 
 use futures::future::{join_all, poll_fn, select};
 use giveway::elastic::{Pace, Pacer, Settings};
@@ -15,13 +16,14 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Without spare workers, which would run the foreground beside a job that goes on for long.
+/// Starts a runtime without spare workers, which would run foreground tasks beside a job that goes
+/// on for long.
 fn paced(workers: usize, settings: Settings) -> Runtime {
     let builder = Builder::new().workers(workers).max_spare_workers(0);
     builder.elastic(settings).build().expect("a runtime starts")
 }
 
-/// Keeps this thread busy.
+/// Keeps the calling thread busy for `time`.
 fn work(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -37,7 +39,8 @@ async fn job(pacer: Pacer, pieces: usize, piece: Duration) -> usize {
     pieces
 }
 
-/// Takes all that is there, and owes so much that the next slice is a long time off. Returns when somebody would wait.
+/// Takes all CPU time that is in the bucket, and owes so much that the next slice is a long time
+/// off. Returns when a call would wait.
 async fn exhaust(pacer: &Pacer) {
     loop {
         let mut call = pin!(pacer.pace());
@@ -48,7 +51,8 @@ async fn exhaust(pacer: &Pacer) {
     }
 }
 
-/// Takes all that is there, and stands in line for more. A call that gives way is pending too, but it is woken at once.
+/// Takes all CPU time that is in the bucket, and stands in line for more. Returns the call that
+/// waits. A call that gives way is pending too, but it is woken at once.
 async fn line_up(pacer: &Pacer) -> Pin<Box<Pace<'_>>> {
     #[derive(Default)]
     struct Woken(AtomicBool);
@@ -92,7 +96,7 @@ fn a_job_that_has_used_its_share_waits_for_more() {
     let _watch = watch();
     let runtime = paced(1, Settings::fixed(0.1));
     let polls = Polls::default();
-    // The bucket holds 25 ms.
+    // The bucket holds 25 ms. The job uses 60.
     let job = runtime.spawn(polls.clone().of(job(Pacer::with_slice(MS), 4, 15 * MS)));
     runtime.block_on(job).unwrap();
     assert!(polls.count() > 1, "it never waited");
@@ -135,6 +139,8 @@ fn the_first_slice_is_there_at_once_and_the_pacer_knows_its_limit() {
     });
 }
 
+/// The first call stands in line and is not polled again when its slice is there. The second call
+/// is served nevertheless.
 #[test]
 fn who_waits_is_served_though_somebody_before_it_does_not_come() {
     let _watch = watch();
@@ -149,7 +155,7 @@ fn who_waits_is_served_though_somebody_before_it_does_not_come() {
         })
         .await;
         second.pace().await;
-        // It has been served long since.
+        // This call was served long ago.
         left_lying.await;
     });
 }
@@ -157,7 +163,7 @@ fn who_waits_is_served_though_somebody_before_it_does_not_come() {
 #[test]
 fn the_limit_falls_when_foreground_tasks_wait() {
     let _watch = watch();
-    // Every wait is too long.
+    // Every wait is longer than the target.
     let settings = Settings::new().target_latency(Duration::from_nanos(1)).delta_per_second(10.0);
     let runtime = paced(1, settings);
     let (stop, limit) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
@@ -180,7 +186,8 @@ fn the_limit_falls_when_foreground_tasks_wait() {
     runtime.block_on(job).unwrap();
 }
 
-/// Foreground tasks wait behind one another, for as long as it takes, while the job waits for a slice.
+/// Foreground tasks wait behind one another until the limit moves, while the job waits for a slice.
+/// The limit may only rise.
 #[test]
 fn waits_that_paced_jobs_did_not_cause_leave_the_limit_alone() {
     let _watch = watch();
@@ -198,7 +205,7 @@ fn waits_that_paced_jobs_did_not_cause_leave_the_limit_alone() {
         }
     });
     recv(&waiting);
-    // After that poll. Nobody of the foreground has waited for it.
+    // The job's poll is over when this task runs. No foreground task has waited for that poll.
     runtime.block_on(runtime.spawn_background(async {})).unwrap();
     eventually(|| {
         let gate = Gate::new();
@@ -219,7 +226,7 @@ fn waits_that_paced_jobs_did_not_cause_leave_the_limit_alone() {
     job.abort();
 }
 
-/// The same tasks wait behind a job that is paced: that is what the limit is for.
+/// Here the foreground tasks wait behind a poll of a paced job, which is what the limit is for.
 #[test]
 fn waits_behind_a_paced_poll_lower_the_limit() {
     let _watch = watch();
@@ -232,7 +239,8 @@ fn waits_behind_a_paced_poll_lower_the_limit() {
         async move {
             let pacer = Pacer::new();
             while !stop.load(SeqCst) {
-                // Whoever takes this sends the next foreground task, which waits for the rest of this stretch.
+                // The thread that receives this spawns the next foreground task, which waits for
+                // the rest of this stretch.
                 let _nobody_listens = begun.send(());
                 work(MS);
                 pacer.pace().await;
@@ -274,7 +282,7 @@ fn outside_of_a_runtime_a_pacer_is_always_ready() {
         }
     });
     assert_eq!(pacer.limit(), None);
-    // Entered, but polled by another executor.
+    // The thread has entered a runtime, but another executor polls the call.
     let runtime = Runtime::new().unwrap();
     let _inside = runtime.handle().enter();
     futures::executor::block_on(pacer.pace());
@@ -305,7 +313,7 @@ fn calls_inside_of_join_and_select_are_all_served() {
     let job = runtime.spawn(async {
         let pacers = [(); 5].map(|()| Pacer::with_slice(MS));
         exhaust(&pacers[0]).await;
-        // Whichever comes second is dropped, and leaves its place.
+        // The call that comes second is dropped, and leaves its place in the line.
         for _ in 0..10 {
             let _ = select(pin!(pacers[1].pace()), pin!(pacers[2].pace())).await;
             work(MS);
@@ -334,7 +342,7 @@ fn a_slice_on_its_way_to_a_job_that_is_gone_goes_to_the_next() {
     runtime.block_on(second).unwrap();
 }
 
-/// Jobs that come, give up, are aborted, and go on, all at once. Those that stay finish.
+/// Jobs come, give up, are aborted and go on, all at once. Those that stay finish.
 #[test]
 fn stampede() {
     for workers in [1, 2, 8] {
@@ -396,7 +404,7 @@ fn a_future_of_block_on_that_waits_is_let_go_when_the_runtime_is_shut_down() {
                 exhaust(&pacer).await;
                 waits.open();
                 pacer.pace().await;
-                // And from now on nobody is paced.
+                // From now on no call is paced.
                 for _ in 0..1_000 {
                     pacer.pace().await;
                 }
@@ -442,7 +450,7 @@ fn a_call_that_waits_in_a_runtime_that_is_gone_is_ready_in_another() {
             Poll::Ready(())
         })
         .await;
-        // Gives back nothing: it has been used.
+        // The drop gives nothing back: the slice has been used.
         drop(other);
     });
     let there = std::thread::scope(|scope| {
@@ -464,7 +472,7 @@ fn a_job_that_waits_for_a_slice_is_no_deadlock() {
     runtime.block_on(runtime.spawn(job(Pacer::with_slice(MS), 5, 10 * MS))).unwrap();
 }
 
-/// The destructor of a job that waits is polite to the last.
+/// The destructor of a waiting job may call `pace`.
 #[test]
 fn a_destructor_may_use_pacers() {
     each_runtime(1, |_| {
@@ -496,7 +504,8 @@ fn a_destructor_may_use_pacers() {
     });
 }
 
-/// Whoever awaits a task is woken when it is gone, and its waker is anybody's code.
+/// The awaiter of a task is woken when the task is gone. Its waker is foreign code, and may call
+/// `pace`.
 #[test]
 fn a_waker_may_use_pacers() {
     struct Polite {
@@ -519,7 +528,7 @@ fn a_waker_may_use_pacers() {
                 let end = end.clone();
                 async move { end.wait() }
             });
-            // The awaiter of a task is woken by its worker, the last that is left of it.
+            // The worker wakes the awaiter at the very end of the task.
             let mut task = task;
             assert!(pin!(&mut task).poll(&mut std::task::Context::from_waker(&waker)).is_pending());
             end.open();

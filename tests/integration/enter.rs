@@ -10,7 +10,7 @@ fn named(name: &str) -> Runtime {
     Builder::new().workers(1).max_spare_workers(0).thread_name(name).build().expect("a runtime starts")
 }
 
-/// The name of the runtime that `spawn` goes to here.
+/// Returns the name of the runtime that `spawn` goes to here.
 async fn current() -> String {
     let name = || std::thread::current().name().expect("workers have names").to_owned();
     spawn(async move { name() }).await.unwrap().split('-').next().unwrap().to_owned()
@@ -33,7 +33,7 @@ fn a_guard_held_across_an_await_is_for_its_own_task_alone() {
         current().await
     });
     waits.recv().unwrap();
-    // Others on the same thread, pinned and not.
+    // Other tasks on the same thread, pinned and not.
     assert_eq!(here.block_on(here.spawn(current())).unwrap(), "here");
     assert_eq!(here.block_on(here.spawn_pinned(current)).unwrap(), "here");
     go_on.send(()).unwrap();
@@ -105,7 +105,8 @@ fn a_blocking_job_is_in_its_own_runtime_before_and_after_it_enters_another() {
     assert_eq!(here.block_on(in_task).unwrap(), ("there".to_owned(), "here".to_owned()));
 }
 
-/// A call that loses its worker's place goes on in the runtime that it has entered, and leaves it with its poll.
+/// A task that loses its core in a blocking call goes on in the runtime that it has entered, and
+/// leaves that runtime when its poll is over.
 #[test]
 fn a_guard_outlives_the_loss_of_the_core_but_not_the_poll() {
     let _watch = watch();
@@ -114,7 +115,7 @@ fn a_guard_outlives_the_loss_of_the_core_but_not_the_poll() {
     let opens = gate.clone();
     let blocks = here.spawn_pinned(move || async move {
         let inside = handle.enter();
-        // With one worker the other task runs only if another thread takes the core over.
+        // With one worker, the other task runs only if another thread takes over the core.
         giveway::block_in_place(|| gate.wait());
         let entered = spawn(current());
         std::mem::forget(inside);
@@ -125,7 +126,7 @@ fn a_guard_outlives_the_loss_of_the_core_but_not_the_poll() {
     assert_eq!(here.block_on(here.spawn_pinned(current)).unwrap(), "here");
 }
 
-/// Its hooks, and the destructors of jobs that it drops.
+/// The hooks of a blocking thread run in its runtime, as the destructors of jobs that it drops do.
 #[test]
 fn a_blocking_thread_is_in_its_runtime_after_a_job() {
     let _watch = watch();

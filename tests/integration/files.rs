@@ -5,7 +5,7 @@ use giveway_tests::with_runtimes;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// A directory of this test's own.
+/// Returns a path of this test's own, where there is nothing.
 fn directory(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("giveway-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);

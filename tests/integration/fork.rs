@@ -1,4 +1,5 @@
-//! A fork leaves the child without the runtime's threads: it gets a clear error, never a hang.
+//! In the child of a fork the runtime's threads do not exist. The child gets a clear error, and
+//! never hangs.
 
 #![cfg(unix)]
 
@@ -6,24 +7,29 @@ use futures::FutureExt;
 use giveway::elastic::{Pacer, Settings};
 use giveway_tests::{WaitingFor, Wakers, eventually, in_child, isolated, panic_of, runtime};
 
-/// Forks, runs `body` in the child, and returns the child's exit code. The child is killed if it hangs.
+/// Forks, runs `body` in the child, and returns the child's exit code. A child that hangs is
+/// killed.
 ///
-/// To be called in a process of its own, in which every other thread comes to rest.
+/// Call this in a process of its own only, in which every other thread comes to rest.
 pub(crate) fn in_fork(body: impl FnOnce()) -> i32 {
-    // One that has just started may be in the middle of making something that the child needs too, once for the process.
+    // A thread that has just started may be in the middle of making something that exists once for
+    // the process, and that the child needs too.
     eventually(others_rest);
-    // SAFETY: the child is a copy of a process whose other threads hold no lock that it will want: they wait.
+    // SAFETY: `fork` takes no arguments. If the process has several threads, the child must not
+    // need a lock that another thread held: all others wait, and hold no lock that it will want.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        // SAFETY: ends the child here, without running what belongs to its parent.
+        // SAFETY: `_exit` takes a number only. It ends the child here, and runs nothing that
+        // belongs to its parent.
         unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
     }
     assert!(pid > 0, "fork failed");
     let mut status = 0;
     let waiting = WaitingFor::child(pid.cast_unsigned());
     let ended = waiting.patience().keep_trying(|_| {
-        // SAFETY: `status` is ours to be written to, and the child is ours to wait for.
+        // SAFETY: `waitpid` writes to `status`, which is valid and exclusive during the call. `pid`
+        // is a child of this process, and has not been waited for.
         let waited = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
         if waited == 0 {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -31,19 +37,21 @@ pub(crate) fn in_fork(body: impl FnOnce()) -> i32 {
         (waited != 0).then_some(waited)
     });
     if ended.is_none() {
-        // SAFETY: no memory is involved. The child has not been waited for, so its number is still its own.
+        // SAFETY: `kill` takes numbers only. The child has not been waited for, so its number still
+        // belongs to it.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     assert_eq!(ended, Some(pid), "the child hangs");
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -libc::WTERMSIG(status) }
 }
 
-/// Whether every other thread of this process sleeps in the kernel, as far as the system tells.
+/// Returns whether every other thread of this process sleeps in the kernel, as far as the system
+/// tells.
 pub(super) fn others_rest() -> bool {
     let own = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return true };
     let others = threads.filter_map(Result::ok).filter(|thread| own.file_name() != Some(&*thread.file_name()));
-    // Its state is behind its name. One that has ended meanwhile rests, too.
+    // The state of a thread is behind its name. A thread that has ended meanwhile is at rest, too.
     others.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).all(|stat| {
         let (_, state) = stat.rsplit_once(')').expect("a name in parentheses");
         state.starts_with(" S")
@@ -74,7 +82,8 @@ fn spawning_in_a_forked_child_panics_clearly() {
     });
 }
 
-/// The thread that goes on in the child is a worker there, too, of a runtime that has no other.
+/// The thread that goes on in the child is a worker there, too, of a runtime that has no other
+/// thread.
 #[test]
 fn spawning_in_a_child_that_a_task_has_forked_panics_clearly() {
     isolated("fork::spawning_in_a_child_that_a_task_has_forked_panics_clearly", || {
@@ -142,7 +151,7 @@ fn waking_and_aborting_in_a_forked_child_do_not_hang() {
         let runtime = runtime(2);
         let wakers = Wakers::default();
         let task = runtime.spawn(wakers.park(()));
-        // Its wake-up would start a thread in the child.
+        // A wake-up of this task would start a thread in the child.
         let lowered = giveway::task::Builder::new().preemptible(true).spawn_on(wakers.park(()), runtime.handle());
         eventually(|| wakers.len() == 2);
         let code = in_fork(|| {
@@ -158,14 +167,14 @@ fn waking_and_aborting_in_a_forked_child_do_not_hang() {
     });
 }
 
-/// Nobody fills the bucket there, nor keeps the alarm.
+/// In the child no thread fills the bucket or serves the alarm.
 #[test]
 fn pacing_in_a_forked_child_does_not_hang() {
     isolated("fork::pacing_in_a_forked_child_does_not_hang", || {
         let runtime = || giveway::Builder::new().workers(1).elastic(Settings::fixed(0.01)).build().unwrap();
         let job = || async {
             let all = vec![Pacer::new(); 20];
-            // One has the slice that there is.
+            // The first pacer takes the only slice that there is.
             assert!(all[0].pace().now_or_never().is_some());
             assert!(all[1].pace().now_or_never().is_none());
             in_fork(|| all.iter().for_each(|pacer| assert!(pacer.pace().now_or_never().is_some())))
@@ -191,7 +200,7 @@ fn a_new_runtime_works_in_a_forked_child() {
     });
 }
 
-/// The message reaches a child that does not catch it.
+/// A child whose own code does not catch the refusal writes its message, and ends.
 #[test]
 fn an_uncaught_refusal_ends_the_child_with_its_message() {
     let child = in_child("fork::an_uncaught_refusal_ends_the_child_with_its_message", &[], || {
@@ -213,7 +222,7 @@ fn a_yield_point_in_a_forked_child_goes_on() {
         runtime.spawn(async {});
         let code = runtime.block_on(async {
             assert!(giveway::should_yield(), "a task is queued, and nobody is idle");
-            // The worker is in a system call, and holds no lock.
+            // The worker waits in a system call, and holds no lock.
             in_fork(|| futures::executor::block_on(giveway::yield_now_if_busy()))
         });
         assert_eq!(code, 0);
@@ -222,7 +231,8 @@ fn a_yield_point_in_a_forked_child_goes_on() {
     });
 }
 
-/// Also in a task, whose worker is the only thread that the child has: nobody would come back to it.
+/// In a task, too: its worker is the only thread of the child, and if the task gave way, no thread
+/// would come back to it.
 #[test]
 fn a_yield_point_of_a_task_that_has_forked_goes_on_in_the_child() {
     isolated("fork::a_yield_point_of_a_task_that_has_forked_goes_on_in_the_child", || {
@@ -239,7 +249,7 @@ fn a_yield_point_of_a_task_that_has_forked_goes_on_in_the_child() {
     });
 }
 
-/// Every lock may have been held when it was forked, and nobody is there to let go of it.
+/// Any lock may have been held at the fork, and no thread of the child would release it.
 #[test]
 fn a_forked_child_gets_the_last_figures_and_no_tasks() {
     isolated("fork::a_forked_child_gets_the_last_figures_and_no_tasks", || {

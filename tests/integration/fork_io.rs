@@ -1,5 +1,5 @@
-//! A fork shares the parent's descriptors with the child, that of its epoll among them: the child must leave it alone, and is
-//! told what to do instead.
+//! A fork shares the parent's descriptors with the child, including that of its epoll. The child
+//! must leave the parent's epoll alone, and is told what to do instead.
 
 #![cfg(unix)]
 
@@ -15,7 +15,8 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// That the parent's reactor still reports what becomes of a stream: somebody waits first, and then something comes.
+/// Asserts that the parent's reactor still reports what becomes of a stream: a future waits first,
+/// then data comes.
 fn assert_reported(runtime: &Runtime, server: &TcpStream, client: &TcpStream) {
     let _watch = watch();
     while server.try_read(&mut [0; 64]).is_ok() {}
@@ -96,7 +97,8 @@ fn a_socket_from_before_a_fork_is_a_clear_error_in_the_child() {
         let runtime = runtime(2);
         let (client, server) = runtime.block_on(tcp_pair());
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        // Once nothing is known of it, once it is known to be ready, and once it is known not to be.
+        // Three states: nothing is known of the client, the server is known to be writable, and the
+        // server is known not to be readable.
         runtime.block_on(server.writable()).unwrap();
         assert_eq!(server.try_read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let code = in_fork(|| {
@@ -144,7 +146,8 @@ fn a_listener_is_taken_along_into_a_forked_child() {
     });
 }
 
-/// Registered, it would be in the parent's epoll; and nobody would keep the timer.
+/// A socket that the child registered would be in the parent's epoll, and no thread of the child
+/// would serve a timer.
 #[test]
 fn nothing_is_made_in_a_forked_child_for_the_runtime_of_its_parent() {
     isolated("fork_io::nothing_is_made_in_a_forked_child_for_the_runtime_of_its_parent", || {
@@ -205,7 +208,8 @@ fn a_sleep_from_before_a_fork_goes_on_in_a_runtime_of_the_child() {
     });
 }
 
-/// With no runtime of ours in the process, a thread of the reactor's serves; the child gets another.
+/// With no Giveway runtime in the process, a thread of the reactor's own serves sockets and timers.
+/// The child gets another such thread.
 #[test]
 fn sockets_under_a_foreign_executor_work_in_a_forked_child() {
     isolated("fork_io::sockets_under_a_foreign_executor_work_in_a_forked_child", || {

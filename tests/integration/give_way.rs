@@ -1,5 +1,6 @@
-//! Yield points: what they give way to, and when the task goes on. A runtime of one worker has no idle one while a task
-//! runs, and what is in its queues is known; with more workers, each is kept in a poll.
+//! Yield points: what they give way to, and when the task goes on. With one worker, none is idle
+//! while a task runs, and the test knows what is in the queues. With more, each worker is kept in a
+//! poll.
 
 use giveway::{Handle, should_yield, yield_now, yield_now_if_busy};
 use giveway_tests::{Gate, Log, Polls, each_strict, eventually, occupy, on_one_worker, outside, recv, watch};
@@ -11,8 +12,8 @@ use std::time::Instant;
 
 type Count = Arc<AtomicUsize>;
 
-/// A task that spawns two like it, and so on, `depth` times: 2^(depth+1) - 1 in all. Each goes through the slot, the
-/// deque, and once more to the back of that.
+/// Spawns a task that spawns two like it, and so on, `depth` times: 2^(depth+1) - 1 tasks in all.
+/// Each goes through the slot or the deque, and then once more to the back of the deque.
 fn tree(handle: &Handle, ran: &Count, depth: usize) {
     let ran = ran.clone();
     handle.spawn(async move {
@@ -25,7 +26,7 @@ fn tree(handle: &Handle, ran: &Count, depth: usize) {
     });
 }
 
-/// A task that spawns the next, `length` in all: there is never more than one.
+/// Spawns a task that spawns the next, `length` tasks in all. There is never more than one of them.
 fn chain(handle: &Handle, ran: &Count, length: usize) {
     let ran = ran.clone();
     handle.spawn(async move {
@@ -46,7 +47,7 @@ fn what_gave_way_to_the_injector_goes_on_when_every_queue_is_empty() {
     });
 }
 
-/// There is always one more, and never two.
+/// One successor is always queued, and never two.
 #[test]
 fn what_gave_way_waits_for_the_successors_of_what_it_gave_way_to() {
     on_one_worker(async {
@@ -57,7 +58,8 @@ fn what_gave_way_waits_for_the_successors_of_what_it_gave_way_to() {
     });
 }
 
-/// The first time it changes places with what is in its own queue, the second time it leaves.
+/// The first time, the task changes places with what is in its own queue. The second time, it goes
+/// into the yield queue.
 #[test]
 fn what_gives_way_to_its_own_queue_goes_to_the_back_and_then_into_the_yield_queue() {
     on_one_worker(async {
@@ -66,7 +68,7 @@ fn what_gives_way_to_its_own_queue_goes_to_the_back_and_then_into_the_yield_queu
             let log = log.clone();
             giveway::spawn(async move {
                 log.add(task);
-                // Behind the polite one, if that has only changed places.
+                // Goes behind the polite task, if that has only changed places.
                 yield_now().await;
                 log.add(format!("{task} again"));
                 yield_now().await;
@@ -74,7 +76,7 @@ fn what_gives_way_to_its_own_queue_goes_to_the_back_and_then_into_the_yield_queu
             });
         }
         yield_now_if_busy().await;
-        // The slot goes before the deque.
+        // `second` is in the slot, which goes before the deque.
         log.assert(&["second", "first"]);
         yield_now_if_busy().await;
         let all = log.all();
@@ -82,8 +84,8 @@ fn what_gives_way_to_its_own_queue_goes_to_the_back_and_then_into_the_yield_queu
     });
 }
 
-/// All workers but one are held up; what the last of them has in its deque is stolen before anything leaves the yield
-/// queue.
+/// All workers but that of the polite task are kept in a poll. What the last of them has in its
+/// deque is stolen before anything leaves the yield queue.
 #[test]
 fn what_gave_way_waits_for_the_queues_of_other_workers() {
     with_runtimes_of(2, |runtime| {
@@ -110,14 +112,15 @@ fn what_gave_way_waits_for_the_queues_of_other_workers() {
             pushed.open();
             end.wait();
         });
-        // The last of the hundred is in the slot of a worker that may be back any moment.
+        // The last of the hundred is in the slot of the pusher's worker, which may be back at any
+        // moment. So it may stay there.
         assert!(runtime.block_on(polite).unwrap() >= 99);
         gate.open();
         others.into_iter().chain([pusher]).for_each(|task| runtime.block_on(task).unwrap());
     });
 }
 
-/// What a polite task and one that pushes work beside it know of each other.
+/// What a polite task shares with a task that pushes work beside it.
 #[derive(Default)]
 struct Push {
     yield_points: AtomicUsize,
@@ -126,8 +129,9 @@ struct Push {
     end: Gate,
 }
 
-/// Every worker is busy, one with `polite`, which goes from yield point to yield point; another runs `push`. True if what
-/// was pushed ran at the first yield point after the push.
+/// Keeps every worker busy: one with a task that goes from `yield_point` to `yield_point`, another
+/// with one that calls `push`. Returns whether what was pushed ran at the first yield point after
+/// the push.
 fn given_way_at_the_next_yield_point<F, P>(
     runtime: &giveway::Runtime,
     background: bool,
@@ -160,7 +164,7 @@ where
     let pusher = runtime.spawn({
         let shared = shared.clone();
         async move {
-            // From here on nobody is idle. Let the polite one find out.
+            // From here on no worker is idle. The next yield points let the polite task see that.
             let before = shared.yield_points.load(SeqCst);
             eventually(|| shared.yield_points.load(SeqCst) > before + 1);
             push(shared.clone());
@@ -173,7 +177,8 @@ where
     given_way
 }
 
-/// Into the deque of a worker that does not come back: the second displaces the first from the slot.
+/// Pushes work into the deque of a worker that does not come back: the second task displaces the
+/// first from the slot.
 fn push_to_deque(shared: Arc<Push>) {
     giveway::spawn(async move { shared.ran.store(true, SeqCst) });
     giveway::spawn(async {});
@@ -212,7 +217,8 @@ fn work_from_outside_is_seen_at_the_next_yield_point() {
     });
 }
 
-/// The one that asks takes the interrupt, and must leave it for the one that can obey.
+/// `should_yield` takes the interrupt, and must leave the request for the yield point, which can
+/// obey it.
 #[test]
 fn after_should_yield_said_so_the_next_yield_point_gives_way() {
     let ask_first = || async {
@@ -247,14 +253,14 @@ fn should_yield_is_true_while_foreground_work_waits_and_no_worker_is_idle() {
             yield_now_if_busy().await;
         }
         log.assert(&["ran", "ran"]);
-        // What waits in the yield queue is nobody's concern.
+        // What waits in the yield queue does not count.
         giveway::spawn_background(async {});
         assert!(!should_yield());
     });
 }
 
-/// Right after a spawn the child is in the own slot. The look that this test waits for finds it there and another worker
-/// asleep.
+/// Right after the spawn the child is in the worker's own slot. The test waits for a look that
+/// finds the child there and another worker asleep.
 #[test]
 fn should_yield_is_false_while_a_worker_is_idle() {
     with_runtimes_of(2, |runtime| {
@@ -291,7 +297,8 @@ fn two_polite_tasks_do_not_change_places_for_ever() {
     assert!(polls.count() <= 10 + slices_since(start), "{} polls", polls.count());
 }
 
-/// How many polls may have been asked to return because they went on for too long, whatever else they did.
+/// Returns how many polls since `start` may have been asked to return after going on for 10 ms,
+/// whatever else they did.
 fn slices_since(start: Instant) -> usize {
     start.elapsed().as_millis() as usize / 10
 }
@@ -301,7 +308,7 @@ fn a_thousand_polite_tasks_give_way_a_few_times_each() {
     for workers in [1, 2] {
         let _watch = watch();
         let (runtime, start) = (giveway_tests::runtime(workers), Instant::now());
-        // None runs before all are there.
+        // No task runs before all are spawned.
         let gate = Gate::new();
         let held = occupy(runtime.handle(), workers - 1, &gate);
         let (done, tasks_done) = mpsc::channel();
@@ -326,7 +333,8 @@ fn a_thousand_polite_tasks_give_way_a_few_times_each() {
     }
 }
 
-/// Nobody waits: no yield point is pending, however many workers there are, but for one every 10 ms.
+/// No other task waits. So at most one yield point every 10 ms is pending, however many workers
+/// there are.
 #[test]
 fn a_polite_task_alone_is_polled_once_a_slice() {
     with_runtimes(|runtime| {

@@ -1,5 +1,5 @@
-//! With nobody to give way to: what is beside a polite loop, and around it, gets its turn all the same; and nothing is left
-//! marked.
+//! Polite loops with nothing to give way to: what is beside the loop or around it gets its turn all
+//! the same, and no request is left behind.
 
 use futures::future::{Either, select};
 use giveway::yield_now_if_busy;
@@ -71,7 +71,8 @@ fn an_abort_arrives_in_a_slow_budgeted_loop() {
         let running = running.clone();
         async move {
             running.open();
-            // Nothing has been spent: the budget alone would not stop it. Somebody empties it.
+            // Nothing has been spent, so the budget alone would not stop this task. The request to
+            // return empties it.
             assert_eq!(giveway::budget::remaining(), Some(128));
             eventually(|| giveway::budget::remaining() == Some(0));
             giveway::budget::consume().await;
@@ -82,8 +83,8 @@ fn an_abort_arrives_in_a_slow_budgeted_loop() {
     assert!(runtime.block_on(task).is_err(), "it came to its end");
 }
 
-/// A background task that is cut short before its first operation makes no progress; two that share a queue beside an idle
-/// worker must not do that to each other.
+/// A background task that is cut short before its first operation makes no progress. Tasks that
+/// share a queue beside an idle worker must not do that to each other.
 #[test]
 fn background_tasks_beside_an_idle_worker_do_not_cut_each_other_short() {
     const OPERATIONS: usize = 20_000;
@@ -133,7 +134,7 @@ fn in_block_on_a_yield_point_agrees_with_should_yield() {
     let busy = runtime.spawn({
         let (gate, queued) = (gate.clone(), queued.clone());
         async move {
-            // One stays in the slot, one goes into the deque: nothing is in the global queue.
+            // One stays in the slot, one goes into the deque. The injector is empty.
             giveway::spawn(async {});
             giveway::spawn(async {});
             queued.open();
@@ -153,7 +154,8 @@ fn in_block_on_a_yield_point_agrees_with_should_yield() {
     runtime.block_on(busy).unwrap();
 }
 
-/// The flag of whoever polls it is lowered only when it returns.
+/// The interrupt flag of the outer executor is lowered only when its poll returns. Until then it
+/// must not cut the inner `block_on` short.
 #[test]
 fn block_on_inside_another_executor_is_not_cut_short_by_that_one() {
     let _watch = watch();

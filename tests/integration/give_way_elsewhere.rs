@@ -1,4 +1,5 @@
-//! Yield points inside other futures and other executors, in `block_on`, outside any runtime, and moved about.
+//! Yield points inside other futures and other executors, in `block_on`, outside any runtime, and
+//! moved to other tasks and threads.
 
 use futures::executor::LocalPool;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -13,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
 
-/// Two ways for work to wait: in the task's own queue, so that it changes places, and in the injector, so that it goes
-/// into the yield queue.
+/// Two ways for work to wait: in the task's own queue, so that the task changes places with it, and
+/// in the injector, so that the task goes into the yield queue.
 const WAYS: [fn(&Log); 2] = [queue_here, inject];
 
 fn queue_here(log: &Log) {
@@ -27,7 +28,7 @@ fn inject(log: &Log) {
     outside(move || handle.spawn(async move { log.add("work") }));
 }
 
-/// Polls once.
+/// Polls the future once.
 async fn look<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
 }
@@ -37,10 +38,11 @@ async fn yield_and_log(log: &Log, event: &str) {
     log.add(event);
 }
 
-/// Work waits in the injector and something waits in the yield queue. `leave_no_trace` makes a yield point pending, and
-/// gets rid of it. A task that is asked to give way now would wait behind both; one that is not goes to the back of its
-/// own queue, where nobody else is. The work may go first even so, if the poll took long: then the worker looks at the
-/// injector sooner.
+/// Asserts that `leave_no_trace`, which makes a yield point pending and gets rid of it, leaves no
+/// request behind. Work waits in the injector, and a task waits in the yield queue. A task that is
+/// still asked to give way then waits behind both. One that is not goes to the back of its own
+/// queue, which is empty, and so goes on before the task in the yield queue. The work may run first
+/// even so, if the poll took long, because the worker looks at the injector sooner then.
 fn assert_not_marked<F>(leave_no_trace: impl FnOnce() -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send,
@@ -54,7 +56,7 @@ where
         log.assert(&[]);
         yield_now().await;
         assert!(!log.has("parked"), "the task has given way");
-        // And the work is not forgotten.
+        // The work is not forgotten.
         yield_now_if_busy().await;
         parked.await.unwrap();
         log.assert(&["work", "parked"]);
@@ -79,7 +81,7 @@ fn a_select_whose_other_branch_is_ready_does_not_give_way() {
     });
 }
 
-/// One of two is dropped: the other still wants its task to give way.
+/// One of two pending yield points is dropped. The other still makes its task give way.
 #[test]
 fn each_yield_point_takes_back_its_own_request_only() {
     on_one_worker(async {
@@ -121,7 +123,7 @@ fn in_a_select_the_whole_task_gives_way() {
     }
 }
 
-/// It polls a child that woke itself again before it returns.
+/// `FuturesUnordered` polls a child that woke itself again before it returns.
 #[test]
 fn in_a_futures_unordered_the_whole_task_gives_way() {
     for make_work in WAYS {
@@ -156,7 +158,7 @@ fn in_a_futures_unordered_inside_another_the_whole_task_gives_way() {
     }
 }
 
-/// Executors that poll until they are done, each with yield points.
+/// Runs executors that poll until they are done, each with yield points.
 fn nested_executors() {
     futures::executor::block_on(async {
         for _ in 0..100 {
@@ -173,7 +175,7 @@ fn nested_executors() {
     tokio.block_on(async { tokio::spawn(yield_now_if_busy()).await.unwrap() });
 }
 
-/// The task cannot give way there, and must not hang.
+/// The task cannot give way inside of another executor, and must not hang there.
 #[test]
 fn an_executor_inside_a_task_goes_on() {
     for make_work in WAYS {
@@ -186,7 +188,8 @@ fn an_executor_inside_a_task_goes_on() {
     }
 }
 
-/// What it could not obey inside, the task obeys at its own next yield point, in the same poll.
+/// A request that the task could not obey inside of another executor is obeyed at the task's own
+/// next yield point, in the same poll.
 #[test]
 fn a_task_gives_way_after_an_executor_inside_it_could_not() {
     for make_work in WAYS {
@@ -200,7 +203,7 @@ fn a_task_gives_way_after_an_executor_inside_it_could_not() {
     }
 }
 
-/// The loop in the documentation of `should_yield` makes no progress while that is true.
+/// The loop in the documentation of `should_yield` makes no progress while that returns true.
 #[test]
 fn should_yield_is_obeyed_after_an_executor_inside_the_task_could_not() {
     for make_work in WAYS {
@@ -222,7 +225,7 @@ fn an_executor_inside_a_task_leaves_no_mark() {
     assert_not_marked(|| async { nested_executors() });
 }
 
-/// While a runtime is as busy as can be, those who are not in it do not care.
+/// Code that is not in a runtime does not wait for it, however busy the runtime is.
 #[test]
 fn outside_a_runtime_it_is_ready_at_once() {
     let _watch = watch();
@@ -233,7 +236,7 @@ fn outside_a_runtime_it_is_ready_at_once() {
     assert_eq!(yield_now_if_busy().now_or_never(), Some(()));
     futures::executor::block_on(yield_now_if_busy());
     {
-        // It is in the runtime, but nobody there waits for this thread.
+        // The thread is in the runtime, but no task there waits for this thread.
         let _inside = runtime.enter();
         assert!(!should_yield());
         assert_eq!(yield_now_if_busy().now_or_never(), Some(()));
@@ -247,7 +250,8 @@ fn outside_a_runtime_it_is_ready_at_once() {
     held.into_iter().chain([queued]).for_each(|task| runtime.block_on(task).unwrap());
 }
 
-/// The thread waits until a worker takes it out of the yield queue, which is when nothing else waits.
+/// The thread waits until a worker takes it out of the yield queue, which happens when nothing else
+/// waits.
 #[test]
 fn the_future_of_block_on_gives_way_to_queued_work() {
     let _watch = watch();
@@ -273,13 +277,13 @@ fn the_future_of_block_on_gives_way_to_queued_work() {
     }
 }
 
-/// Nobody waits: it is not for the thread to wait either.
+/// No work waits, so the thread does not wait either, although no worker is idle.
 #[test]
 fn the_future_of_block_on_goes_on_while_nobody_waits() {
     let _watch = watch();
     let (runtime, gate) = (runtime(1), Gate::new());
     let held = occupy(runtime.handle(), 1, &gate);
-    // Only this future could open the gate.
+    // Only this future opens the gate: if it waited for the worker, it would wait for ever.
     runtime.block_on(async {
         for _ in 0..1_000 {
             assert!(!should_yield());
@@ -290,7 +294,7 @@ fn the_future_of_block_on_goes_on_while_nobody_waits() {
     held.into_iter().for_each(|task| runtime.block_on(task).unwrap());
 }
 
-/// A yield point that is pending in a task, out of its hands.
+/// Returns a yield point that is pending in a task, taken out of that task.
 fn pending_elsewhere() -> Box<YieldNowIfBusy> {
     on_one_worker(async {
         inject(&Log::default());
@@ -309,7 +313,7 @@ fn a_pending_yield_point_may_be_awaited_elsewhere() {
     let turn = pending_elsewhere();
     runtime(2).block_on(turn);
 
-    // In another task of the same worker.
+    // In another task on the same worker.
     on_one_worker(async {
         let (log, (send, receive)) = (Log::default(), mpsc::channel::<Box<YieldNowIfBusy>>());
         let second = giveway::spawn({
@@ -327,7 +331,7 @@ fn a_pending_yield_point_may_be_awaited_elsewhere() {
     });
 }
 
-/// It made its request in a poll that is over, and has none to take back in this one.
+/// The yield point made its request in a poll that is over. It has none to take back in this poll.
 #[test]
 fn a_yield_point_of_another_poll_takes_back_nothing_here() {
     on_one_worker(async {
@@ -357,7 +361,8 @@ fn a_yield_point_of_another_poll_takes_back_nothing_here() {
     });
 }
 
-/// The same, from a runtime of the same shape: its worker and poll may have the same numbers.
+/// The yield point comes from another runtime of the same shape, whose worker and poll may have the
+/// same numbers.
 #[test]
 fn a_yield_point_of_another_runtime_takes_back_nothing_here() {
     for _ in 0..20 {

@@ -1,4 +1,5 @@
-//! The end of a runtime in which somebody is at a yield point, waits in the yield queue, or never stops being polite.
+//! The end of a runtime in which a task or a thread is at a yield point, waits in the yield queue,
+//! or never stops being polite.
 
 use giveway::task::JoinHandle;
 use giveway::{Runtime, budget, yield_now, yield_now_if_busy};
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-/// Drops `runtime`, whose workers are all kept in a poll until `gate` opens, and opens that when it is closing.
+/// Drops `runtime`, whose workers are all kept in a poll until `gate` opens. Opens the gate when
+/// the runtime is closing.
 fn drop_while_held(runtime: Runtime, gate: &Gate) {
     use futures::task::Spawn;
     let handle = runtime.handle().clone();
@@ -25,14 +27,14 @@ fn assert_cancelled<T>(task: JoinHandle<T>) {
     assert!(futures::executor::block_on(task).is_err_and(|error| error.is_cancelled()));
 }
 
-/// What an endless task has: a value to drop, and a gate to open when it runs.
+/// What an endless task owns: a value to drop, and a gate to open when it runs.
 struct Life {
     _value: Box<dyn Send>,
     running: Gate,
 }
 
 impl Life {
-    /// Goes on for ever, without another await point than `step`.
+    /// Goes on for ever, with no await point but `step`.
     async fn spend<F: Future<Output = ()>>(self, step: impl Fn() -> F) {
         loop {
             step().await;
@@ -41,7 +43,8 @@ impl Life {
     }
 }
 
-/// Starts so many endless tasks, drops the runtime while they run, and expects each to be dropped with it.
+/// Starts `tasks` endless tasks, drops the runtime while they run, and asserts that each is dropped
+/// with it.
 fn end_endless(runtime: Runtime, tasks: usize, spawn: impl Fn(&Runtime, Life) -> JoinHandle<()>) {
     let drops = Drops::of(tasks);
     let lives = (0..tasks).map(|i| Life { _value: Box::new(drops.counter(i)), running: Gate::new() });
@@ -67,7 +70,7 @@ fn endless_polite_tasks_end_with_their_runtime_while_every_worker_is_busy() {
     });
 }
 
-/// Twice as many as there are workers: each spends its budget and waits for its next turn.
+/// There are twice as many tasks as workers. Each spends its budget and waits for its next turn.
 #[test]
 fn endless_background_tasks_end_with_their_runtime() {
     each_runtime(1, |runtime| {
@@ -76,7 +79,7 @@ fn endless_background_tasks_end_with_their_runtime() {
     });
 }
 
-/// The runtime closes just as somebody gives way, again and again.
+/// The runtime closes just as a task gives way, again and again.
 #[test]
 fn a_runtime_may_end_at_any_moment_of_giving_way() {
     each_runtime(1, |first| {
@@ -111,6 +114,8 @@ fn a_runtime_may_end_at_any_moment_of_giving_way() {
     });
 }
 
+/// The second task is queued before the polite one reaches its yield point, and then keeps the only
+/// worker until the runtime closes.
 #[test]
 fn a_task_in_the_yield_queue_is_dropped_with_its_runtime() {
     let _watch = watch();
@@ -137,7 +142,7 @@ fn a_task_in_the_yield_queue_is_dropped_with_its_runtime() {
     });
     go.open();
     recv(&starts);
-    // It has given way, or the other could not run.
+    // The polite task has given way, or the other could not run.
     assert!(!dropped.is_open() && !polite.is_finished());
     drop_while_held(runtime, &gate);
     assert!(dropped.is_open());
@@ -171,7 +176,8 @@ fn a_thousand_tasks_in_the_yield_queue_are_dropped_with_their_runtime() {
                 };
             }
             drop((drops, alive));
-            // Two hundred turns in a row, with looks at the injector among them: the others are in the yield queue.
+            // If no other task takes a step in two hundred turns in a row, with looks at the
+            // injector among them, all the others are in the yield queue.
             let (mut in_a_row, mut seen) = (0, 0);
             while in_a_row < 200 {
                 yield_now().await;
@@ -190,7 +196,7 @@ fn a_thousand_tasks_in_the_yield_queue_are_dropped_with_their_runtime() {
     assert_eq!(Arc::strong_count(&alive), 1);
 }
 
-/// More than any deque holds, none of which ever ran.
+/// There are more tasks than any deque holds, and none of them ever ran.
 #[test]
 fn thousands_of_queued_background_tasks_are_dropped_once_each() {
     each_runtime(1, |runtime| {
@@ -211,7 +217,7 @@ fn thousands_of_queued_background_tasks_are_dropped_once_each() {
     });
 }
 
-/// The thread waits in the yield queue, or is about to, when the last worker goes.
+/// The thread waits in the yield queue, or is about to, when the last worker ends.
 #[test]
 fn block_on_at_a_yield_point_survives_the_end_of_its_runtime() {
     use futures::task::Spawn;
@@ -220,7 +226,7 @@ fn block_on_at_a_yield_point_survives_the_end_of_its_runtime() {
         let (runtime, gate) = (runtime(1 + round % 2), Gate::new());
         let handle = runtime.handle().clone();
         occupy(&handle, handle.workers(), &gate);
-        // Gives way to this until the end.
+        // The yield points below give way to this task until the end.
         let queued = runtime.spawn(async {});
         let (started, starts) = mpsc::channel();
         let thread = thread::spawn({
@@ -231,7 +237,7 @@ fn block_on_at_a_yield_point_survives_the_end_of_its_runtime() {
                         started.send(()).unwrap();
                         yield_now_if_busy().await;
                     }
-                    // And none of these waits for anybody.
+                    // None of these yield points waits: the runtime is closed.
                     for _ in 0..100 {
                         yield_now_if_busy().await;
                     }
@@ -250,7 +256,8 @@ fn block_on_at_a_yield_point_survives_the_end_of_its_runtime() {
     }
 }
 
-/// It asks while the runtime is open, and waits in the yield queue when there is nobody left to come by.
+/// The future gives way while the runtime is open, and waits in the yield queue when no worker is
+/// left to take it out.
 #[test]
 fn block_on_may_end_its_runtime_in_the_poll_in_which_it_gives_way() {
     let _watch = watch();
@@ -262,8 +269,8 @@ fn block_on_may_end_its_runtime_in_the_poll_in_which_it_gives_way() {
     assert_cancelled(queued);
 }
 
-/// A runtime whose only worker is in a poll until the gate opens, with one more task queued for everybody: a yield point
-/// outside gives way to it, and nobody comes.
+/// Returns a runtime whose only worker is in a poll until the gate opens, with one more task
+/// queued. A yield point outside of the worker gives way to that task, and no worker comes.
 fn held_up() -> (Runtime, Gate) {
     let (runtime, gate) = (runtime(1), Gate::new());
     drop(occupy(runtime.handle(), 1, &gate));

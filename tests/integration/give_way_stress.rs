@@ -1,4 +1,4 @@
-//! Everything at once, seeded and bounded: all of it comes to its end.
+//! Mixed loads, seeded and bounded: all of their tasks come to their ends.
 
 use futures::{FutureExt, select_biased};
 use giveway::task::{Builder, Class, JoinHandle};
@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Marsaglia's xorshift.
+/// Pseudo-random numbers, by Marsaglia's xorshift.
 struct Rng(u64);
 
 impl Rng {
@@ -26,8 +26,8 @@ impl Rng {
     }
 }
 
-/// tokio PR 6999: a worker went to sleep while something had yielded. Bursts that give way to each other, with idleness
-/// of all lengths in between.
+/// tokio PR 6999: a worker went to sleep while a task that had yielded was queued. Here bursts of
+/// tasks give way to each other, with idle times of all lengths in between.
 #[test]
 fn no_worker_sleeps_while_something_is_in_the_yield_queue() {
     const ROUNDS: usize = 300;
@@ -54,13 +54,15 @@ fn no_worker_sleeps_while_something_is_in_the_yield_queue() {
                 runtime.block_on(yield_now_if_busy());
             }
             (0..tasks).for_each(|_| recv(&runs));
-            // Not to order anything: the next burst finds workers that search, that are going to sleep, that sleep.
+            // This orders nothing: it varies whether the next burst finds workers that search, are
+            // about to sleep, or sleep.
             dawdle(rng.below(40) as usize);
         }
     });
 }
 
-/// One background task at a time, from a thread that finds the workers busy, searching, going to sleep or asleep.
+/// One background task at a time, from a thread that finds the workers busy, searching, about to
+/// sleep or asleep.
 #[test]
 fn no_worker_sleeps_beside_a_background_task_from_outside() {
     const ROUNDS: usize = 20_000;
@@ -70,15 +72,17 @@ fn no_worker_sleeps_beside_a_background_task_from_outside() {
         for round in rounds(ROUNDS) {
             let in_task = ran.clone();
             runtime.spawn_background(async move { _ = in_task.fetch_add(1, SeqCst) });
-            // Awake: a thread that has to be woken first comes back when the worker has long been asleep.
+            // The thread stays awake. If it had to be woken, the worker would have been asleep for
+            // long when the thread goes on.
             eventually(|| ran.load(SeqCst) > round);
-            // Not to order anything, as above. A search takes some tens of microseconds.
+            // This orders nothing: it varies what the worker is doing at the next spawn. A search
+            // takes some tens of microseconds.
             (0..rng.below(3_000)).for_each(|_| std::hint::spin_loop());
         }
     });
 }
 
-/// What the tasks of the stress have in common.
+/// What the tasks of the load share.
 #[derive(Clone)]
 struct Load {
     handle: Handle,
@@ -95,7 +99,7 @@ impl Load {
         })
     }
 
-    /// Yield points of all kinds.
+    /// Spawns a task with yield points of all kinds.
     fn polite(&self, seed: u64, operations: usize) -> JoinHandle<()> {
         let counted = self.counted();
         self.handle.spawn(async move {
@@ -115,7 +119,8 @@ impl Load {
         })
     }
 
-    /// No yield points, but budgeted operations, children of both classes, and a foreground task to wake.
+    /// Spawns a background task without yield points, but with budgeted operations, children of
+    /// both classes, and a foreground task to wake.
     fn background(&self, seed: u64, operations: usize, wake: async_channel::Sender<()>) -> JoinHandle<()> {
         let (counted, this) = (self.counted(), self.clone());
         self.handle.spawn_background(async move {
@@ -137,7 +142,7 @@ impl Load {
         })
     }
 
-    /// Two tasks that wake each other.
+    /// Spawns two tasks that wake each other.
     fn ping_pong(&self, trips: usize) -> [JoinHandle<()>; 2] {
         let (there, arrivals) = async_channel::bounded::<()>(1);
         let (back, returns) = async_channel::bounded::<()>(1);
@@ -159,7 +164,8 @@ impl Load {
         ]
     }
 
-    /// A thread that spawns into the runtime, and waits for some of it, politely.
+    /// Starts a thread that spawns into the runtime, and waits for some of the tasks, with yield
+    /// points.
     fn spawner(&self, seed: u64, tasks: usize) -> thread::JoinHandle<()> {
         let this = self.clone();
         thread::spawn(move || {
@@ -170,7 +176,7 @@ impl Load {
                 if rng.below(4) == 0 {
                     this.handle.block_on(async {
                         yield_now_if_busy().await;
-                        // Cancelled if the runtime ends before.
+                        // The task is cancelled if the runtime ends before it.
                         let _outcome = task.await;
                     });
                 }
@@ -185,7 +191,7 @@ async fn short(counted: impl Send) {
     drop(counted);
 }
 
-/// Starts the load: its tasks, and the thread.
+/// Starts the load. Returns it with its tasks and its thread.
 fn start(runtime: &Runtime, seed: u64, operations: usize) -> (Load, Vec<JoinHandle<()>>, thread::JoinHandle<()>) {
     let load = Load { handle: runtime.handle().clone(), done: Arc::default(), alive: Alive::default() };
     let (wake, wakes) = async_channel::bounded(1);
@@ -204,7 +210,8 @@ fn start(runtime: &Runtime, seed: u64, operations: usize) -> (Load, Vec<JoinHand
     (load, tasks, spawner)
 }
 
-/// The default, one that looks at every yield point, and one that only interrupts and patience keep going.
+/// Returns builders for three runtimes: with the default settings, with a wide look at every yield
+/// point, and with no timed wide look, so that only interrupts and patience keep the tasks going.
 fn builders(workers: usize) -> [giveway::Builder; 3] {
     let builder = || giveway::Builder::new().workers(workers);
     [
@@ -228,14 +235,15 @@ fn a_mixed_load_comes_to_its_end() {
                     task.await.unwrap();
                 }
             });
-            // Tasks without a handle may still be under way; the drop ends them.
+            // Tasks without a handle may still be running. The drop ends them.
             drop(runtime);
             assert_eq!(Arc::strong_count(&load.alive), 1);
         }
     }
 }
 
-/// The same load, and a runtime that goes away in the middle of it: whatever was started is dropped.
+/// The same load in a runtime that is dropped in the middle of it: everything that was started is
+/// dropped.
 #[test]
 fn a_mixed_load_is_dropped_with_its_runtime() {
     for workers in worker_counts() {

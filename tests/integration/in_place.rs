@@ -1,4 +1,5 @@
-//! Blocking in a task: where it may be called, what runs meanwhile, and what the closure finds around it.
+//! `block_in_place`: where it may be called, what runs while it blocks, and the context that its
+//! closure finds.
 
 use giveway::task::{self, Builder, Class};
 use giveway::{Handle, block_in_place, spawn};
@@ -9,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-/// Blocks in place until another task of this runtime has run. With a single worker nobody but a thread that has taken
-/// the core can run it: after this the caller goes on without.
+/// Blocks in place until another task of this runtime has run. With a single worker, only a thread
+/// that has taken the core can run that task, so the caller continues without a core.
 #[track_caller]
 pub(crate) fn lose_core() {
     let gate = Gate::new();
@@ -48,7 +49,8 @@ fn it_may_be_called_in_thread_hooks() {
     assert_eq!(calls.load(SeqCst), 6, "two workers and a blocking thread, each at its start and its end");
 }
 
-/// In a poll, in the destructor of a task that is aborted, and in that of one that its runtime drops.
+/// Destructors may block in place: in a poll, when their task is aborted, and when the runtime
+/// drops their task.
 #[test]
 fn it_may_be_called_in_destructors() {
     each_runtime(1, |runtime| {
@@ -70,7 +72,8 @@ fn it_may_be_called_in_destructors() {
     });
 }
 
-/// The destructor of a task's value runs in the middle of its poll, and the core is gone when it returns.
+/// The destructor of a task's value runs in the middle of the poll. When it returns, the task has
+/// lost its core.
 #[test]
 fn a_destructor_that_blocks_until_another_task_has_run_does_not_hang() {
     on_one_worker(async {
@@ -92,13 +95,14 @@ fn it_nests_in_itself() {
             })
         });
         assert_eq!((sum, task::id()), (7, id));
-        // And on, with the core lost.
+        // It nests as well after the core was lost.
         lose_core();
         assert_eq!(block_in_place(|| block_in_place(|| 1)), 1);
     });
 }
 
-/// One in each place where a woken or spawned task can be: the slot, the deque behind it, and the global queue.
+/// Every place that a woken or spawned task can be in: the slot, the deque behind it, and the
+/// injector.
 #[test]
 fn whatever_is_queued_on_the_worker_runs_while_the_closure_blocks() {
     with_runtimes(|runtime| {
@@ -121,7 +125,7 @@ fn whatever_is_queued_on_the_worker_runs_while_the_closure_blocks() {
     });
 }
 
-/// What is woken after the core went to another is for that one to run.
+/// After the core has gone to another thread, that thread runs what is woken.
 #[test]
 fn whatever_is_woken_while_the_closure_blocks_runs() {
     with_runtimes(|runtime| {
@@ -146,7 +150,7 @@ fn every_worker_may_be_blocked_in_place_at_once() {
     with_runtimes(|runtime| {
         let all = 3 * runtime.handle().workers();
         let gate = Gate::new();
-        // More than there are workers, so every core was taken over, some of them twice.
+        // There are more tasks than workers, so cores are taken over, some of them twice.
         let blocked = giveway_tests::block_in_place(runtime.handle(), all, &gate);
         runtime.block_on(runtime.spawn(async {})).unwrap();
         gate.open();
@@ -154,8 +158,8 @@ fn every_worker_may_be_blocked_in_place_at_once() {
     });
 }
 
-/// The task that is run by the thread which took the core wants what the blocked one holds. If the blocked one waited for
-/// a core in the middle of its poll, it would never let go.
+/// The thread that took the core runs a task that wants the lock of the blocked task. If the
+/// blocked task waited for a core in the middle of its poll, it would never release the lock.
 #[test]
 fn a_lock_held_across_it_and_wanted_by_the_task_that_runs_meanwhile_is_no_deadlock() {
     on_one_worker(async {
@@ -170,7 +174,8 @@ fn a_lock_held_across_it_and_wanted_by_the_task_that_runs_meanwhile_is_no_deadlo
                 }
             });
             block_in_place(|| wants.wait());
-            // The other is in its poll, on our core, and waits for this.
+            // The other task is in its poll, on the core that this task lost, and waits for this
+            // lock.
             drop(held);
             other.await.unwrap();
             assert_eq!(*lock.lock().unwrap(), 1);
@@ -221,7 +226,7 @@ fn a_panic_in_the_closure_that_the_task_catches_leaves_its_context_as_it_was() {
 fn the_task_is_who_it_was_inside_and_after_with_its_core_kept_and_lost() {
     for class in [Class::Foreground, Class::Background] {
         let _watch = watch();
-        // Another runtime than the default one has another number of workers.
+        // The number of workers tells this runtime from the default one.
         let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).build().unwrap();
         let whoami = || (task::id(), task::class(), Handle::current().workers());
         let task = Builder::new().class(class).spawn_on(
@@ -269,7 +274,8 @@ fn what_is_spawned_inside_goes_to_this_runtime_and_inherits_the_class() {
     }
 }
 
-/// A background task's child would wait for the yield queue to be opened, which is fine too, but slower.
+/// Like [`lose_core`], with a child of the foreground. A background task's child would inherit its
+/// class and wait in the yield queue: that works too, but is slower.
 fn lose_core_to_foreground() {
     let gate = Gate::new();
     let opens = gate.clone();
@@ -313,7 +319,8 @@ fn tasks_of_two_runtimes_block_on_each_other() {
     let task = here.spawn(async move {
         let (sent, received) = mpsc::channel();
         let other = right.spawn(async move {
-            // On the worker of `there`, which waits for a task of `here`, whose only worker waits for us.
+            // On the worker of `there`, this task waits for a task of `here`, whose only worker
+            // waits for this task.
             let (sent_back, back) = mpsc::channel();
             left.spawn(async move { sent_back.send(1).unwrap() });
             sent.send(block_in_place(|| recv(&back)) + 1).unwrap();

@@ -1,5 +1,5 @@
-//! The end of a runtime with a task that blocks in place: on its core, without one, or with its home thread on the way
-//! back to it.
+//! The end of a runtime while a task blocks in place: on its core, without one, or with its home
+//! thread on the way back to the core.
 
 use super::in_place::lose_core;
 use futures::task::Spawn;
@@ -10,7 +10,8 @@ use giveway_tests::{Alive, Drops, Gate, Wakers, each_runtime, eventually, hold, 
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-/// A task that blocks in place until `gate` opens, with its core or without. Returns when it does.
+/// Spawns a task that blocks in place until `gate` opens, on its core or after it has lost it.
+/// Returns when the task blocks.
 fn in_place(runtime: &Runtime, name: &str, lose: bool, gate: &Gate) -> JoinHandle<()> {
     let (entered, waits) = (Gate::new(), gate.clone());
     let enters = entered.clone();
@@ -28,7 +29,8 @@ fn in_place(runtime: &Runtime, name: &str, lose: bool, gate: &Gate) -> JoinHandl
     task
 }
 
-/// Within a closure that is in place already: until another task has run, which with one worker means on another thread.
+/// Blocks, in a closure that is in place already, until another task has run. With one worker, that
+/// task runs on another thread.
 fn lose_core_inside() {
     let gate = Gate::new();
     let opens = gate.clone();
@@ -103,7 +105,7 @@ fn a_shutdown_in_the_background_lets_the_task_in_place_finish() {
     }
 }
 
-/// It ends at its next await.
+/// Such a task ends at its next await.
 #[test]
 fn a_task_that_is_in_place_again_and_again_ends_with_its_runtime() {
     each_runtime(1, |runtime| {
@@ -127,8 +129,8 @@ fn a_task_that_is_in_place_again_and_again_ends_with_its_runtime() {
     });
 }
 
-/// tokio 6596: what was woken into the slot just before the call was stranded there for as long as it took. Here its
-/// runtime ends meanwhile.
+/// tokio 6596: a task that was woken into the slot just before the call was stranded there for as
+/// long as the call took. Here the runtime ends during the call.
 #[test]
 fn a_task_in_the_slot_behind_a_task_in_place_is_dropped_at_shutdown() {
     each_runtime(1, |runtime| {
@@ -164,7 +166,8 @@ fn a_task_in_the_slot_behind_a_task_in_place_is_dropped_at_shutdown() {
     });
 }
 
-/// tokio 6596 without the end: it runs, though its worker stays in place.
+/// tokio 6596 without the end of the runtime: the woken task runs, although its worker stays in
+/// place.
 #[test]
 fn a_task_woken_into_the_slot_just_before_runs_while_the_other_is_in_place() {
     each_runtime(1, |runtime| {
@@ -195,7 +198,7 @@ fn in_place_in_a_runtime_that_closes_is_just_a_call() {
                 }
                 drop(runtime);
                 let sum = block_in_place(|| 1 + block_in_place(|| 2));
-                // Ready in this poll, which is the last.
+                // The runtime closes, so this poll is the last. The task finishes in it.
                 (sum, giveway::task::id(), block_in_place(|| spawn(async {})).is_finished())
             });
             let id = task.id();
@@ -204,7 +207,8 @@ fn in_place_in_a_runtime_that_closes_is_just_a_call() {
     }
 }
 
-/// The home thread has come back from its poll and waits for its core, whose holder is in a poll that does not return.
+/// The home thread has returned from its poll and waits for its core. The core's holder is in a
+/// poll that does not return.
 #[test]
 fn a_runtime_ends_while_a_home_thread_waits_for_its_core() {
     isolated("in_place_end::a_runtime_ends_while_a_home_thread_waits_for_its_core", || {

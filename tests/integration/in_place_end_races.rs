@@ -1,4 +1,5 @@
-//! The end of a runtime at any moment of a hand-off: who waits is let go, who is away is named, and nobody is forgotten.
+//! The end of a runtime at any moment of a hand-off: threads that wait are released, tasks whose
+//! threads are away are named in the report, and no task is forgotten.
 
 use super::in_place::lose_core;
 use super::io_common::Random;
@@ -11,7 +12,8 @@ use giveway_tests::{
 use std::sync::mpsc;
 use std::thread;
 
-/// tokio 6463: it hung, for nobody was left to serve timers. Here it is served to its end.
+/// tokio 6463: the call hung, because no thread was left to serve timers. Here the timer is served
+/// until the call has returned.
 #[test]
 fn a_nested_block_on_that_waits_for_a_timer_returns_while_its_runtime_is_dropped() {
     each_runtime(1, |first| {
@@ -27,7 +29,8 @@ fn a_nested_block_on_that_waits_for_a_timer_returns_while_its_runtime_is_dropped
             });
             entered.wait();
             drop(runtime);
-            // Or it had not begun to block when the runtime closed: then there is a panic that says so.
+            // If the runtime closed before `block_on` began to block, `block_on` panics and says
+            // so.
             match futures::executor::block_on(task) {
                 Ok(three) => assert_eq!(three, 3),
                 Err(error) => assert!(error.to_string().contains("while the runtime is being shut down"), "{error}"),
@@ -36,8 +39,9 @@ fn a_nested_block_on_that_waits_for_a_timer_returns_while_its_runtime_is_dropped
     });
 }
 
-/// It waits for a task that is queued on the core that it has lent, or is about to. Whoever ends the runtime, that task
-/// is dropped, and the wait is over.
+/// The nested `block_on` waits for a task that is queued on the core that its own thread has lent,
+/// or is about to lend. At the end of the runtime that task is dropped, whichever thread does it,
+/// and the wait is over.
 #[test]
 fn a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped() {
     isolated(
@@ -63,8 +67,8 @@ fn a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped(
     );
 }
 
-/// The same with `block_in_place`: what is queued behind it is dropped, though the runtime closes before anybody has come
-/// for the core.
+/// What is queued behind a task in `block_in_place` is dropped, although the runtime closes before
+/// any thread has come for the core.
 #[test]
 fn what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes() {
     isolated("in_place_end_races::what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes", || {
@@ -88,7 +92,7 @@ fn what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes() {
     });
 }
 
-/// Everything at once, two hundred times, each a little later than the one before.
+/// Everything at once, at most two hundred times, each time with the end at another random moment.
 #[test]
 fn a_runtime_may_end_at_any_moment_of_a_hand_off() {
     isolated("in_place_end_races::a_runtime_may_end_at_any_moment_of_a_hand_off", || {
@@ -103,7 +107,7 @@ fn a_runtime_may_end_at_any_moment_of_a_hand_off() {
                 let task = async move {
                     let _counter = counter;
                     loop {
-                        // Nobody listens when the round is over.
+                        // The receiver may be gone: the round is over then.
                         let _ = begun.send(());
                         match i % 4 {
                             0 => block_in_place(|| thread::sleep(pause)),
@@ -130,7 +134,7 @@ fn a_runtime_may_end_at_any_moment_of_a_hand_off() {
                 }
                 1 => {
                     let handle = runtime.handle().clone();
-                    // From one of its own threads.
+                    // On one of the runtime's own threads.
                     drop(handle.spawn_blocking(move || drop(runtime)));
                     drop(begun);
                     while begins.recv().is_ok() {}
@@ -143,8 +147,9 @@ fn a_runtime_may_end_at_any_moment_of_a_hand_off() {
     });
 }
 
-/// The report is of what goes on now: with its core lost in one call and then in place once more without one, the task is
-/// named all the same. And again and again, as the same core is lent by one after the other.
+/// The report tells what goes on at that moment. A task that lost its core in one call, and is in
+/// place once more without a core, is named all the same. It is named as well after several tasks
+/// or polls have lent the same core, one after the other.
 #[test]
 fn the_report_names_the_task_however_often_the_core_has_changed_hands() {
     isolated("in_place_end_races::the_report_names_the_task_however_often_the_core_has_changed_hands", || {
@@ -176,13 +181,14 @@ fn the_report_names_the_task_however_often_the_core_has_changed_hands() {
     });
 }
 
-/// One place in the program, which is known to block for long after the first calls from there.
+/// A single place in the program. After its first calls it is known to block for long.
 fn from_one_place(gate: &Gate) {
     block_in_place(|| gate.wait());
 }
 
-/// A task blocks on a core whose home thread comes back at that moment: the home thread and the one that was sent for the
-/// core both come for it, and one of them in vain. That one must not strike out who is away.
+/// A task blocks on a core whose home thread comes back at that moment. The home thread and the
+/// thread that was sent for the core both come for it, and one of them fails. That one must not
+/// remove the entry of the thread that is away.
 #[test]
 fn a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was() {
     isolated("in_place_end_races::a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was", || {
@@ -190,13 +196,14 @@ fn a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was() {
             let _watch = watch();
             let runtime = runtime(1);
             let (home, gate, entered) = (Gate::new(), Gate::new(), Gate::new());
-            // Threads that wait for a duty, so that one comes soon.
+            // These jobs leave idle threads in the crew, so that one comes for the core soon.
             let jobs: Vec<_> = (0..3).map(|_| runtime.spawn_blocking(|| ())).collect();
             jobs.into_iter().for_each(|job| runtime.block_on(job).unwrap());
             let (opens, waits, enters) = (home.clone(), gate.clone(), entered.clone());
             let first = runtime.spawn(async move {
                 let second = Builder::new().name("second").spawn(async move {
-                    // The home thread is on its way, and in a moment this one has lent the core.
+                    // The home thread is on its way to the core, and this thread is about to lend
+                    // it.
                     opens.open();
                     (0..round * 20).for_each(|_| std::hint::spin_loop());
                     enters.open();
@@ -207,7 +214,7 @@ fn a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was() {
             });
             let (second,) = runtime.block_on(first).unwrap();
             entered.wait();
-            // Somebody holds the core: the second has lost it.
+            // These tasks run, so another thread holds the core: `second` has lost it.
             (0..20).for_each(|_| runtime.block_on(runtime.spawn(async {})).unwrap());
             let report = runtime.shutdown_timeout(Duration::from_millis(1));
             assert!(report.stuck_tasks().iter().any(|task| task.id() == second.id()), "round {round}: {report}");

@@ -1,4 +1,5 @@
-//! The rest of a poll that has blocked in place: its timers, sockets, yield points and budget, with the core lost.
+//! The rest of a poll that has blocked in place and lost its core: its timers, sockets, yield
+//! points and budget.
 
 use super::in_place::lose_core;
 use super::io_common::{HOUR, tcp_pair, telling};
@@ -13,7 +14,7 @@ use std::task::Poll;
 
 const NAP: Duration = Duration::from_millis(3);
 
-/// It is registered when the poll ends, by the worker; the worker is gone by then.
+/// The worker registers such a timer when the poll ends. By then the thread is no worker any more.
 #[test]
 fn a_timer_made_before_it_in_the_same_poll_fires() {
     on_one_worker(async {
@@ -49,7 +50,8 @@ fn a_timer_made_after_it_in_the_same_poll_fires() {
         for _ in 0..10 {
             lose_core();
             sleep(NAP).await;
-            // Without a look at the budget, which is spent: it is registered by a thread that has no core.
+            // `unconstrained` ignores the budget, which is spent. So a thread without a core
+            // registers the timer.
             unconstrained(async {
                 lose_core();
                 sleep(NAP).await;
@@ -59,7 +61,7 @@ fn a_timer_made_after_it_in_the_same_poll_fires() {
     });
 }
 
-/// The wake-up comes while the poll goes on, without a core.
+/// The wake-up comes while the poll goes on without a core.
 #[test]
 fn a_timer_that_fires_while_the_closure_blocks_wakes_the_task() {
     on_one_worker(async {
@@ -115,7 +117,8 @@ fn timers_of_others_fire_while_every_worker_is_in_place() {
     });
 }
 
-/// Read from before, inside and after; the peer answers when the core is lost, so its wake-up is for a thread without.
+/// Reads that begin before, inside and after the call. The peer answers when the core is lost, so
+/// the wake-up is for a task whose thread has no core.
 #[test]
 fn sockets_made_before_inside_and_after_it_work() {
     on_one_worker(async {
@@ -145,7 +148,8 @@ fn sockets_made_before_inside_and_after_it_work() {
     });
 }
 
-/// `future` in a task of its own, on a single worker, whose polls are counted. Twice: the second is after it gave way.
+/// Runs `future` in a task on a single worker, and checks that it is polled twice: once more after
+/// it gave way.
 #[track_caller]
 fn assert_polled_twice<F: Future<Output = ()> + Send + 'static>(future: F) {
     let polls = Polls::default();
@@ -195,8 +199,9 @@ fn a_background_task_that_has_lost_its_core_goes_on_on_one() {
     assert!(polls.count() > 1);
 }
 
-/// A yield point that wants to give way and is dropped, because the other side of a `select` was ready: the poll is over
-/// all the same, and what it asked for is taken back.
+/// A yield point wants to give way and is dropped, as in a `select!` whose other side is ready.
+/// What it asked for is taken back. The poll ends at the first chance all the same, because it has
+/// lost its core.
 #[test]
 fn a_yield_point_dropped_after_the_core_was_lost_is_no_request() {
     on_one_worker(async {
@@ -213,7 +218,7 @@ fn a_yield_point_dropped_after_the_core_was_lost_is_no_request() {
     });
 }
 
-/// One that was asked for with the core, and is dropped without.
+/// The yield point asked while its task had the core, and is dropped when the core is lost.
 #[test]
 fn a_yield_point_polled_before_and_dropped_after_the_core_was_lost() {
     on_one_worker(async {
@@ -249,11 +254,11 @@ fn yield_points_inside_do_not_give_way_and_the_budget_does_not_count() {
     });
 }
 
-/// Kept: the budget is what it was before.
+/// A call that keeps its core leaves the budget as it was.
 #[test]
 fn the_budget_is_what_it_was_if_the_core_was_kept() {
     on_one_worker(async {
-        // Of some calls: the monitor may come by any of them.
+        // The monitor may take the core in any single call, so one call that keeps it is enough.
         let kept = (0..1_000).any(|_| {
             let before = budget::remaining();
             block_in_place(|| ());
@@ -263,7 +268,8 @@ fn the_budget_is_what_it_was_if_the_core_was_kept() {
     });
 }
 
-/// The task is woken by its own closure, by a reference of its waker: it must come back once its poll has ended.
+/// The closure wakes its own task, by reference. The task must be polled again after this poll has
+/// ended.
 #[test]
 fn a_task_may_wake_itself_inside() {
     for lose in [false, true] {
@@ -286,7 +292,7 @@ fn a_task_may_wake_itself_inside() {
     }
 }
 
-/// And is woken by another thread, while it is without a core.
+/// Another thread wakes the task while it is without a core.
 #[test]
 fn a_task_that_is_woken_from_outside_while_it_is_in_place_comes_back() {
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Many tasks that block in place, for times of every kind: nobody is lost, and nobody runs twice.
+//! Many tasks that block in place, for times of every kind: no task is lost, and none runs twice.
 
 use super::in_place::lose_core;
 use super::io_common::Random;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Keeps the thread for so long, without a system call if it is short.
+/// Keeps the thread for `time`, without a system call if that is short.
 fn spend(time: Duration) {
     if time >= Duration::from_millis(1) {
         std::thread::sleep(time);
@@ -63,7 +63,8 @@ fn tasks_that_block_for_mixed_times_all_finish_and_every_call_counts_once() {
     });
 }
 
-/// One place in the program, so that what was learnt of it is wrong again and again.
+/// Blocks from a single place in the program, so that what was learnt of the place is wrong again
+/// and again.
 #[track_caller]
 fn from_one_place(time: Duration) {
     block_in_place(|| spend(time));
@@ -79,7 +80,7 @@ fn short_calls_from_a_place_that_was_long_and_long_ones_from_one_that_was_short(
                         let (time, calls) = if round % 2 == 0 { (TIMES[3], 3) } else { (TIMES[0], 40) };
                         for _ in 0..calls {
                             from_one_place(time);
-                            // Somebody waits behind every call.
+                            // A task is queued after every call, and runs before the next.
                             spawn(async {}).await.unwrap();
                         }
                     }
@@ -90,8 +91,9 @@ fn short_calls_from_a_place_that_was_long_and_long_ones_from_one_that_was_short(
     });
 }
 
-/// A place that is trusted to be short is left alone by everybody but the monitor, on its rounds. (golang 28701: a monitor that
-/// compared with what it had seen too long ago took no core back any more.)
+/// If a place is trusted to be short, only the monitor, on its rounds, sends a thread for the core
+/// of a call from there. (golang 28701: a monitor that compared with what it had seen too long ago
+/// never took a core back again.)
 #[test]
 fn a_call_that_blocks_from_a_place_that_was_short_loses_its_core_too() {
     fn place(gate: Option<&Gate>) {
@@ -111,7 +113,8 @@ fn a_call_that_blocks_from_a_place_that_was_short_loses_its_core_too() {
     });
 }
 
-/// The core goes from one thread to the next and home again, while others spawn from outside and wake each other.
+/// The core goes from one thread to the next and home again, while other tasks are spawned from
+/// outside and wake each other.
 #[test]
 fn a_core_that_changes_hands_all_the_time_loses_no_task() {
     with_runtimes(|runtime| {
@@ -153,7 +156,8 @@ fn a_core_that_changes_hands_all_the_time_loses_no_task() {
     });
 }
 
-/// A thousand tasks behind a core that is lost at every turn: each is dropped once whether it ran or not.
+/// Six hundred tasks behind a core that is lost again and again: each is dropped exactly once,
+/// whether it ran or not.
 #[test]
 fn tasks_spawned_in_place_are_dropped_once_each() {
     each_runtime(1, |runtime| {

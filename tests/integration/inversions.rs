@@ -1,4 +1,5 @@
-//! Lowered threads hold no lock that others need: wherever the kernel stops them, the foreground goes on.
+//! Lowered threads hold no lock that others need: wherever the kernel stops them, the foreground
+//! goes on.
 
 #![cfg(target_os = "linux")]
 
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 struct Allocator;
 
 thread_local! {
+    /// Whether this thread is in the allocator. Only this thread and its signal handler read it.
     static ALLOCATING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -33,20 +35,25 @@ fn allocating<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-// SAFETY: everything is the system allocator's.
+// SAFETY: each method passes its arguments to the method of `System` with the same name, which
+// fulfils the contract. `allocating` neither allocates nor unwinds: its thread-local is constant,
+// and has no destructor.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: what the caller owes us, we owe.
+        // SAFETY: the caller guarantees that the size in `layout` is not zero.
         allocating(|| unsafe { System.alloc(layout) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that `memory` came from this allocator, so from `System`,
+        // and was allocated with `layout`.
         allocating(|| unsafe { System.dealloc(memory, layout) });
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that `memory` came from this allocator, so from `System`,
+        // and was allocated with `layout`; that `size` is not zero; and that `size`, rounded up to
+        // the alignment of `layout`, does not overflow `isize`.
         allocating(|| unsafe { System.realloc(memory, layout, size) })
     }
 }
@@ -54,45 +61,49 @@ unsafe impl GlobalAlloc for Allocator {
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// How many threads are held, and the number of the round for which they are.
+/// The number of threads that are held.
 static HELD: AtomicUsize = AtomicUsize::new(0);
+/// The number of this round. Threads are held until it changes.
 static ROUND: AtomicUsize = AtomicUsize::new(0);
 
-/// Holds the thread that it interrupts, wherever that is, until the next round.
+/// The signal handler: holds the thread that it interrupts, wherever that is, until the next round.
+/// A thread in the allocator is not held.
 extern "C" fn hold(_signal: libc::c_int) {
     if ALLOCATING.get() {
         return;
     }
-    // SAFETY: asks for an address, and touches no memory.
+    // SAFETY: the call takes no argument, and only returns an address.
     let location = unsafe { libc::__errno_location() };
-    // SAFETY: a variable of the calling thread, which is there for as long as the thread is.
+    // SAFETY: `location` points to a variable of the calling thread, which is valid for as long as
+    // the thread runs.
     let errno = unsafe { *location };
     let round = ROUND.load(SeqCst);
     HELD.fetch_add(1, SeqCst);
     while ROUND.load(SeqCst) == round {
-        // SAFETY: touches no memory, and a signal handler may call it.
+        // SAFETY: the call takes no pointer, and a signal handler may call it.
         unsafe { libc::usleep(200) };
     }
     HELD.fetch_sub(1, SeqCst);
-    // SAFETY: as above.
+    // SAFETY: `location` points to a variable of the calling thread, which is valid for as long as
+    // the thread runs. No reference to it exists.
     unsafe { *location = errno };
 }
 
-/// The threads of this process that are lowered, by their numbers.
+/// Returns the numbers of this process's lowered threads.
 fn lowered_threads() -> Vec<i32> {
     let threads = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-    // SAFETY: asks for a number, and touches no memory.
+    // SAFETY: the call takes no pointer, and only returns a number.
     let is_lowered = |&thread: &i32| unsafe { libc::getpriority(libc::PRIO_PROCESS, thread.cast_unsigned()) == 19 };
     threads.filter_map(number).filter(is_lowered).collect()
 }
 
-/// Lets go of the threads that are held, also if the test fails.
+/// Releases the threads that are held, also if the test fails.
 struct Held;
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // One that was sent a signal twice is held twice.
+        // A thread that was sent the signal twice is held twice.
         while HELD.load(SeqCst) > 0 {
             ROUND.fetch_add(1, SeqCst);
             thread::yield_now();
@@ -100,13 +111,14 @@ impl Drop for Held {
     }
 }
 
-/// Holds all these threads, wherever they are.
+/// Holds all of `threads`, wherever they are, until the returned value is dropped.
 #[must_use]
 fn hold_all(threads: &[i32]) -> Held {
     let (held, process) = (Held, std::process::id().cast_signed());
     for (others, &thread) in threads.iter().enumerate() {
         while HELD.load(SeqCst) == others {
-            // SAFETY: no memory is involved, and the thread is one of this process, which does not end meanwhile.
+            // SAFETY: the call takes no pointer. `thread` belongs to this process, and does not end
+            // meanwhile.
             unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR2) };
             let start = Instant::now();
             while HELD.load(SeqCst) == others && start.elapsed() < Duration::from_millis(5) {
@@ -117,7 +129,7 @@ fn hold_all(threads: &[i32]) -> Held {
     held
 }
 
-/// Takes locks of the runtime for most of its time, in one poll.
+/// Computes in one poll until `stop` is set, and takes locks of the runtime for most of that time.
 fn bustle(number: usize, stop: &AtomicBool) {
     let mut cx = Context::from_waker(Waker::noop());
     let mut step = number;
@@ -137,13 +149,13 @@ fn bustle(number: usize, stop: &AtomicBool) {
             _ => drop(Builder::new().class(Class::Foreground).spawn_blocking(|| ())),
         }
         if step.is_multiple_of(50) {
-            // Not more than the workers can do.
+            // Waits for the workers, so that no more is queued than they can run.
             giveway::block_on(spawn(async {})).unwrap();
         }
     }
 }
 
-/// Everything that a foreground task may ask of its runtime, while no lowered thread moves.
+/// Uses everything that a foreground task may ask of its runtime, while no lowered thread moves.
 fn use_everything(runtime: &Runtime) {
     runtime.block_on(async {
         spawn(async { yield_now().await }).await.unwrap();
@@ -155,7 +167,7 @@ fn use_everything(runtime: &Runtime) {
         spawn_background(sleep(Duration::from_micros(10))).await.unwrap();
         spawn_pinned(|| async { yield_now().await }).await.unwrap();
         Builder::new().name("named").spawn(async { Pacer::new().pace().await }).await.unwrap();
-        // Nobody comes to these two before the threads are let go.
+        // No thread comes to these two before the lowered threads are released.
         let _later = Builder::new().preemptible(true).spawn(async {});
         let _later = Builder::new().class(Class::Background).spawn_blocking(|| ());
     });
@@ -167,7 +179,7 @@ fn use_everything(runtime: &Runtime) {
 fn the_foreground_goes_on_wherever_lowered_threads_are_stopped() {
     isolated("inversions::the_foreground_goes_on_wherever_lowered_threads_are_stopped", || {
         let _watch = watch();
-        // SAFETY: the handler calls only what a handler may.
+        // SAFETY: `hold` has the signature of a handler, and calls only what a handler may.
         let before = unsafe { libc::signal(libc::SIGUSR2, hold as *const () as libc::sighandler_t) };
         assert_ne!(before, libc::SIG_ERR);
         let (runtime, stop) = (runtime(2), Arc::new(AtomicBool::new(false)));
@@ -185,7 +197,8 @@ fn the_foreground_goes_on_wherever_lowered_threads_are_stopped() {
         eventually(|| lowered_threads().len() >= 4);
         let threads = lowered_threads();
         for _ in rounds(400) {
-            // What waits for a thread for long gets one more: those that were there at first are held.
+            // Work that waits for a lowered thread for long gets one more. Only the threads that
+            // were there at first are held.
             let held = hold_all(&threads);
             use_everything(&runtime);
             drop(held);
@@ -202,7 +215,7 @@ fn the_foreground_goes_on_wherever_lowered_threads_are_stopped() {
 #[test]
 fn what_a_lowered_thread_starts_for_the_foreground_is_not_lowered() {
     fn nice() -> i32 {
-        // SAFETY: asks for a number of the calling thread, and touches no memory.
+        // SAFETY: the call takes no pointer, and only returns a number of the calling thread.
         unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
     }
     let _watch = watch();
@@ -217,18 +230,21 @@ fn what_a_lowered_thread_starts_for_the_foreground_is_not_lowered() {
     assert_eq!(runtime.block_on(job).unwrap(), (19, own));
 }
 
-/// The first of them to leave wakes every task under a lock, and each wake of a lowered thread is a call of its proxy, which may be
-/// waiting for that lock in the call of another.
+/// The first lowered thread that leaves wakes every task under a lock, and each wake of a lowered
+/// thread is a call of its proxy. The proxy may be waiting for that lock, in the call of another
+/// lowered thread.
 #[test]
 fn lowered_threads_close_a_runtime_together() {
     let _watch = watch();
     for _ in rounds(30) {
         let runtime = runtime(2);
         let inside = runtime.enter();
-        // First polled on lowered threads: so it is those that share the lock of their list.
+        // These are polled on lowered threads first, so lowered threads share the lock of their
+        // list.
         let idle: Vec<_> =
             (0..200).map(|_| Builder::new().preemptible(true).spawn(std::future::pending::<()>())).collect();
-        // A runtime that closes refuses tasks. Until then nothing runs this one: the workers are held.
+        // A runtime that closes refuses tasks. Until then this task does not run, because the
+        // workers are held.
         let is_open = || !spawn(async {}).is_finished();
         let held = [(); 2].map(|()| spawn(async move { while is_open() {} }));
         let poll = Builder::new().preemptible(true).spawn(async move { while is_open() {} });

@@ -1,4 +1,5 @@
-//! Sockets and timers in tasks of the runtime: who serves them, and what happens when nobody seems to.
+//! Sockets and timers in tasks of the runtime: which threads serve them, and what happens when no
+//! thread seems to.
 
 use futures::{AsyncReadExt, AsyncWriteExt};
 use giveway::net::{TcpListener, TcpStream};
@@ -6,7 +7,7 @@ use giveway::time::{Duration, Instant, interval, sleep, timeout};
 use giveway_tests::{Gate, occupy, runtime, watch, with_runtimes};
 use std::future::pending;
 
-/// A listener on loopback, and a task that echoes whatever comes.
+/// Spawns a server on loopback that echoes what it receives. Returns its address.
 async fn echo_server() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -93,7 +94,8 @@ fn an_interval_ticks_in_a_task() {
     });
 }
 
-/// tokio 4730, 6315; slatedb PR 1964: one bad poll stalls I/O and timers for everybody.
+/// tokio 4730, 6315; slatedb PR 1964: one poll that blocks stalls the I/O and the timers of all
+/// tasks.
 #[test]
 fn a_poll_that_blocks_does_not_stop_timers_and_sockets_of_other_workers() {
     let _watch = watch();
@@ -218,7 +220,7 @@ fn a_sleep_in_a_block_on_whose_runtime_was_shut_down_ends() {
     });
 }
 
-/// Being told that it is ready, again and again, would be a loop without end.
+/// If the socket were reported ready again and again, a loop around `readable` would never end.
 #[test]
 fn readiness_of_a_socket_that_outlives_its_runtime_is_an_error() {
     let _watch = watch();

@@ -1,5 +1,5 @@
-//! The loop that accepts connections, as the pages show it: no error of one `accept` ends it. That it is the one of the
-//! pages, `tests/documents/pages.rs` checks.
+//! The loop that accepts connections, as the pages show it: no error of a single `accept` ends it.
+//! `tests/documents/pages.rs` checks that the pages show this loop.
 
 use super::io_faults::NoDescriptors;
 use futures::AsyncWriteExt;
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 
-/// A listener that first fails with these errors, the last one first.
+/// A listener that first fails with `errors`, from the last to the first.
 struct Failing {
     errors: Mutex<Vec<io::Error>>,
     listener: TcpListener,
@@ -31,7 +31,7 @@ async fn serve(mut client: TcpStream) -> io::Result<()> {
     client.write_all(b"welcome").await
 }
 
-/// The loop of the pages. `printed` gets what it prints.
+/// The loop of the pages. `printed` receives what it prints.
 async fn accept_all(listener: Failing, printed: Sender<String>) {
     macro_rules! eprintln {
         ($($text:tt)*) => { printed.send(format!($($text)*)).unwrap() };
@@ -50,7 +50,7 @@ async fn accept_all(listener: Failing, printed: Sender<String>) {
     }
 }
 
-/// The text that the server sends.
+/// Returns the text that the server sends.
 fn read_from(mut server: std::net::TcpStream) -> String {
     let mut text = String::new();
     server.read_to_string(&mut text).unwrap();

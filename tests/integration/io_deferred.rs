@@ -1,4 +1,5 @@
-//! Timers are registered when the poll that waits for them is over. What a task can do to one before that.
+//! Timers are registered when the poll that waits for them is over. These tests show what a task
+//! can do to a timer before that.
 
 use futures::future::{Either, select};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -11,12 +12,12 @@ use std::sync::mpsc;
 const NAP: Duration = Duration::from_millis(3);
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// Polls once, and says whether it is pending.
+/// Polls `sleep` once, and returns whether it is pending.
 async fn is_pending(sleep: &mut Sleep) -> bool {
     futures::poll!(sleep).is_pending()
 }
 
-/// The task's own poll does not return before the nested executor does, which waits for the timer.
+/// The nested executor waits for the timer, and the task's own poll does not return before that.
 #[test]
 fn an_executor_nested_in_a_task_sleeps() {
     with_runtimes(|runtime| {
@@ -63,7 +64,8 @@ fn a_sleep_dropped_on_another_thread_within_the_poll_wakes_nobody() {
     let _watch = watch();
     let runtime = runtime(1);
     let (send, receive) = mpsc::channel();
-    // Unconstrained: a poll that takes long is asked to return, and then its next operation would wake it.
+    // `unconstrained`: a poll that takes long is asked to return, and with a budget its next
+    // operation would then wake the task.
     let task = runtime.spawn(giveway::budget::unconstrained(async move {
         for _ in 0..100 {
             let mut nap = sleep(Duration::from_millis(1));
@@ -77,7 +79,7 @@ fn a_sleep_dropped_on_another_thread_within_the_poll_wakes_nobody() {
         .await
     }));
     receive.recv().unwrap();
-    // Long after they would have been due; each would wake the task.
+    // Long after the timers would have been due. Each of them would wake the task.
     runtime.block_on(sleep(Duration::from_millis(20)));
     assert!(receive.try_recv().is_err(), "a timer that was dropped has fired");
     task.abort();
@@ -134,7 +136,8 @@ fn the_losing_side_of_a_race_is_stopped_and_the_winner_fires() {
     });
 }
 
-/// Each in the list of one poll, some dropped before its end, some reset: exactly those that are left wake it.
+/// All timers are in the list of one poll. Some are dropped before its end, some are reset: exactly
+/// those that are left wake the task.
 #[test]
 fn of_many_sleeps_in_one_poll_those_that_are_kept_fire() {
     with_runtimes(|runtime| {

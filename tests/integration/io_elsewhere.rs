@@ -1,4 +1,5 @@
-//! Sockets and timers under other executors, on threads without a runtime, and moved from one runtime to another.
+//! Sockets and timers under other executors, on threads without a runtime, and moved from one
+//! runtime to another.
 
 use super::io_common::{echo, round_trips, tcp_pair, telling};
 use futures::executor::{LocalPool, block_on};
@@ -16,7 +17,7 @@ use std::sync::mpsc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-/// A bit of everything: ten messages there and back, a datagram, a timer, a timeout.
+/// Uses a bit of everything: ten messages there and back, a datagram, a timer, a timeout.
 async fn a_bit_of_everything() {
     let (mut client, server) = tcp_pair().await;
     let client = async {
@@ -37,17 +38,18 @@ async fn a_bit_of_everything() {
     assert!(timeout(Duration::from_millis(1), other.recv(&mut [0])).await.is_err(), "there was one datagram");
 }
 
-/// Ready when it is woken, and parked until then.
+/// Sends a message to the thread that polls, when it is woken.
 struct Flag(mpsc::SyncSender<()>);
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        // Full: it has been woken already.
+        // If the channel is full, it has been woken already.
         let _full = self.0.try_send(());
     }
 }
 
-/// The plainest executor: polls, and polls again only when it was woken. Says how many polls it took.
+/// The plainest executor: it polls again only when the future was woken. Returns the number of
+/// polls, too.
 fn poll_by_hand<F: Future>(future: F) -> (F::Output, usize) {
     let (wake, woken) = mpsc::sync_channel(1);
     let waker = Waker::from(Arc::new(Flag(wake)));
@@ -115,7 +117,7 @@ fn everything_works_in_tasks_of_tokio_and_talks_to_its_sockets() {
                 .await
                 .unwrap();
             answering.await.unwrap();
-            // The timers of both, one in the other.
+            // The timers of both, one inside of the other.
             let nap = tokio::time::timeout(HANG, sleep(Duration::from_millis(1)));
             assert!(timeout(HANG, nap).await.unwrap().is_ok());
         });
@@ -128,7 +130,7 @@ fn everything_works_in_block_on_beside_tasks_and_in_one_within_another() {
         let task = runtime.spawn(a_bit_of_everything());
         runtime.block_on(async {
             a_bit_of_everything().await;
-            // Another runtime's, whose future this thread polls meanwhile.
+            // The `block_on` of another runtime, within the `block_on` of this one.
             giveway_tests::runtime(1).block_on(a_bit_of_everything());
             block_on(a_bit_of_everything());
         });
@@ -136,8 +138,8 @@ fn everything_works_in_block_on_beside_tasks_and_in_one_within_another() {
     });
 }
 
-/// The three reactors that may serve such a thread: our own, before there is any runtime; the default runtime's, once
-/// somebody has started one; and what was made with the first goes on after that.
+/// Such a thread is served by a reactor of its own before there is any runtime, and by that of the
+/// default runtime once that was started. What was made with the first reactor goes on after that.
 #[test]
 fn a_thread_without_runtime_is_served_before_there_is_one_and_after() {
     isolated("io_elsewhere::a_thread_without_runtime_is_served_before_there_is_one_and_after", || {
@@ -153,7 +155,7 @@ fn a_thread_without_runtime_is_served_before_there_is_one_and_after() {
         if let Ok(names) = ours {
             assert!(names.contains("giveway-io") && !names.contains("giveway-0"), "no runtime was started: {names}");
         }
-        // A runtime that is not the default one, and is gone again.
+        // This runtime is not the default one, and ends at once.
         runtime(1).block_on(a_bit_of_everything());
         thread::spawn(|| block_on(a_bit_of_everything())).join().unwrap();
         giveway::block_on(async {
@@ -190,7 +192,8 @@ fn a_connection_goes_from_runtime_to_runtime() {
     });
 }
 
-/// Each future waits in one runtime first, and is ready in another: the waker of its last poll is woken, wherever it is.
+/// Each future waits in one runtime first, and becomes ready in another. The waker of its last poll
+/// is woken, in whichever runtime that poll was.
 #[test]
 fn a_future_that_has_waited_in_one_runtime_is_completed_in_another() {
     with_runtimes(|one| {
@@ -209,7 +212,8 @@ fn a_future_that_has_waited_in_one_runtime_is_completed_in_another() {
             let mut limited = limit();
             one.block_on(async {
                 assert!(poll!(read.as_mut()).is_pending() && poll!(accept.as_mut()).is_pending());
-                // On a slow machine the time may be over before it is first polled; then it has not waited anywhere.
+                // On a slow machine the time may be over before the first poll. Then the timeout
+                // has not waited in any runtime.
                 while poll!(limited.as_mut()).is_ready() {
                     limited = limit();
                 }
@@ -236,7 +240,7 @@ fn a_pipe_is_waited_for_in_both_directions_until_either_end_goes() {
         const BYTES: usize = 1 << 20;
         runtime.block_on(async {
             let (reader, writer) = std::io::pipe().unwrap();
-            // Made here, used in tasks. More than a pipe holds.
+            // Both are made here and used in tasks. `BYTES` is more than a pipe holds.
             let (reader, writer) = (Async::new(reader).unwrap(), Async::new(writer).unwrap());
             let writing = giveway::spawn(async move {
                 let (bytes, mut written) = (vec![5; BYTES], 0);
@@ -289,7 +293,7 @@ fn any_descriptor_that_can_be_waited_for_is_made_async_and_given_back() {
         here.set_nonblocking(false).unwrap();
         (&there).write_all(b"plain").unwrap();
         here.read_exact(&mut [0; 5]).unwrap();
-        // And once more, in another reactor than before.
+        // The descriptor is registered again, in another reactor than before.
         let here = Async::new(here).unwrap();
         (&there).write_all(b"again").unwrap();
         let mut buffer = [0; 8];

@@ -1,4 +1,5 @@
-//! Sockets and timers while their runtime ends: in flight in every state, and made in its last moment.
+//! Sockets and timers while their runtime ends: in flight in every state, and made in its last
+//! moment.
 
 use super::io_common::{HOUR, TOO_MUCH, echo, tcp_pair, telling};
 use futures::task::Spawn;
@@ -13,10 +14,12 @@ use std::pin::{Pin, pin};
 use std::sync::mpsc;
 use std::thread;
 
-/// A listener that has no room for another connection, and the one that takes it.
+/// Returns a listener that has no room for another connection, and the connection that took the
+/// room.
 fn full_listener() -> (std::net::TcpListener, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: no memory is involved. Listening again changes how many may wait.
+    // SAFETY: the call takes no pointer, and the descriptor is open. Listening again changes how
+    // many connections may wait.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let first = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (listener, first)
@@ -24,7 +27,8 @@ fn full_listener() -> (std::net::TcpListener, std::net::TcpStream) {
 
 type InFlight = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A future in every state that one can wait in. They are made inside of the runtime.
+/// Returns a future for every state that one can wait in. Called inside of the runtime, so that its
+/// sockets and timers belong to it.
 async fn all_that_wait(full: SocketAddr) -> Vec<InFlight> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let ((mut reads, first), (mut writes, second)) = (tcp_pair().await, tcp_pair().await);
@@ -117,7 +121,7 @@ fn a_block_on_that_waits_for_a_socket_is_told_when_the_runtime_ends_and_one_that
     });
 }
 
-/// tokio 2924: a socket that was registered during shutdown was never told of it.
+/// tokio 2924: a socket that was registered during shutdown was never told of the shutdown.
 #[test]
 fn what_destructors_make_while_the_runtime_ends_does_not_hang() {
     type Made = (TcpListener, Option<TcpStream>, Sleep);
@@ -128,7 +132,8 @@ fn what_destructors_make_while_the_runtime_ends_does_not_hang() {
                 let made = made.clone();
                 runtime.spawn(wakers.park(on_drop(move || {
                     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-                    // Each is ready at the first poll on loopback, or never will be: nobody takes turns any more.
+                    // On loopback each is ready at the first poll, or never: no thread takes turns
+                    // any more.
                     let listener = futures::executor::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
                     let stream = match pin!(TcpStream::connect(listener.local_addr().unwrap())).poll(&mut cx) {
                         std::task::Poll::Ready(stream) => Some(stream.unwrap()),
@@ -160,8 +165,8 @@ fn what_destructors_make_while_the_runtime_ends_does_not_hang() {
     });
 }
 
-/// Threads that make sockets and timers, and wait on them, while the runtime goes. What they make before its end is told
-/// of it, and what comes after belongs to another.
+/// Threads make sockets and timers, and wait for them, while the runtime ends. What they make
+/// before its end is told of it, and what they make after it belongs to another runtime.
 #[test]
 fn threads_that_make_sockets_and_timers_while_the_runtime_ends_do_not_hang() {
     for _ in 0..10 {
@@ -173,7 +178,7 @@ fn threads_that_make_sockets_and_timers_while_the_runtime_ends_do_not_hang() {
                     thread::spawn(move || {
                         let mut ended = 0;
                         for round in 0..100_000 {
-                            // Every other one not in the runtime's own `block_on`.
+                            // Every other thread waits outside of the runtime's own `block_on`.
                             let told = if number % 2 == 0 {
                                 handle.block_on(make_and_wait())
                             } else {
@@ -199,7 +204,8 @@ fn threads_that_make_sockets_and_timers_while_the_runtime_ends_do_not_hang() {
     }
 }
 
-/// Makes a connection and a timer, and waits for both. True if told that their runtime was shut down.
+/// Makes a connection and a timer, and waits for both. Returns true if an error says that the
+/// runtime was shut down.
 async fn make_and_wait() -> bool {
     let told = |error: std::io::Error| {
         assert!(error.to_string().contains("was shut down"), "{error}");

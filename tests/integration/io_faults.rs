@@ -1,4 +1,5 @@
-//! Connections that fail, sockets that several tasks wait on and some give up, and what happens without descriptors.
+//! Connections that fail, sockets that several tasks wait on and some give up, and what happens
+//! without descriptors.
 
 use super::io_common::{TOO_MUCH, echo_server, read_all_of, round_trips, tcp_pair, telling};
 use futures::{AsyncReadExt, AsyncWriteExt};
@@ -11,7 +12,8 @@ use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, mpsc};
 
-/// A socket whose port is taken, so that nobody else comes to listen there, or to connect from it to itself.
+/// Returns a socket that has taken a port, so that no other socket listens there, or connects from
+/// that port to itself.
 fn bound() -> Socket {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -38,8 +40,8 @@ fn a_refused_connection_is_an_error_in_every_task() {
     });
 }
 
-/// One task waits for bytes and another for room, and the peer resets the connection: because it says so, or because it
-/// goes with bytes unread.
+/// One task waits for bytes and another for room. The peer resets the connection: on purpose, or
+/// because it is dropped with bytes unread.
 #[test]
 fn a_reset_wakes_who_waits_to_read_and_who_waits_to_write() {
     with_runtimes(|runtime| {
@@ -56,7 +58,7 @@ fn a_reset_wakes_who_waits_to_read_and_who_waits_to_write() {
             reads.wait();
             writes.wait();
             runtime.block_on(async {
-                // In the middle of both directions.
+                // Both directions are in the middle of a transfer.
                 server.write_all(&[2; 1000]).await.unwrap();
                 server.read_exact(&mut [0; 1000]).await.unwrap();
                 if says_so {
@@ -64,7 +66,8 @@ fn a_reset_wakes_who_waits_to_read_and_who_waits_to_write() {
                 }
                 drop(server);
                 let (read, wrote) = (reading.await.unwrap(), writing.await.unwrap());
-                // The system tells of the reset once. Whoever comes second finds the end, or a broken pipe.
+                // The system reports the reset once. The task that comes second finds the end, or a
+                // broken pipe.
                 let read = read.map_err(|error| error.kind());
                 let wrote = wrote.map_err(|error| error.kind());
                 assert!(matches!(read, Ok(0) | Err(ErrorKind::ConnectionReset)), "{read:?}");
@@ -99,7 +102,8 @@ fn who_has_said_all_still_hears_the_answer_and_then_the_end() {
     });
 }
 
-/// A task that waits on a socket, and a gate that opens when it does.
+/// Spawns a task that waits for a byte of `stream`. Returns its handle, and a gate that opens when
+/// it waits.
 fn waits_for_a_byte(runtime: &giveway::Runtime, stream: &Arc<TcpStream>) -> (giveway::task::JoinHandle<u8>, Gate) {
     let (stream, gate) = (stream.clone(), Gate::new());
     let task = runtime.spawn(telling(gate.clone(), async move {
@@ -121,7 +125,7 @@ fn a_task_that_gives_up_waiting_takes_nothing_from_the_next() {
             let (second, waits) = waits_for_a_byte(runtime, &client);
             waits.wait();
             first.abort();
-            // Before the byte comes, or at the same time.
+            // The abort comes before the byte, or at the same time.
             if round % 2 == 0 {
                 assert!(runtime.block_on(first).unwrap_err().is_cancelled());
                 assert_eq!(server.try_write(&[round]).unwrap(), 1);
@@ -176,7 +180,7 @@ fn a_half_that_waits_is_served_when_the_other_half_is_gone() {
     });
 }
 
-/// smol PR 170: with two tasks waiting on one source the wake-up of one was lost.
+/// smol PR 170: with two tasks waiting on one source, the wake-up of one was lost.
 #[test]
 fn two_readers_and_two_writers_of_one_stream_are_all_served() {
     with_runtimes(|runtime| {
@@ -185,7 +189,7 @@ fn two_readers_and_two_writers_of_one_stream_are_all_served() {
         for _ in 0..50 {
             let readers = [(); 2].map(|()| waits_for_a_byte(runtime, &client));
             readers.iter().for_each(|(_, waits)| waits.wait());
-            // One event for both, as often as not.
+            // Often there is one event for both bytes.
             assert_eq!(server.try_write(&[1]).unwrap() + server.try_write(&[1]).unwrap(), 2);
             readers.into_iter().for_each(|(task, _)| assert_eq!(runtime.block_on(task).unwrap(), 1));
         }
@@ -218,21 +222,22 @@ fn two_readers_and_two_writers_of_one_stream_are_all_served() {
     });
 }
 
-/// Refuses this process every new descriptor until it is dropped. To be used in a process of its own.
+/// Refuses this process every new descriptor until it is dropped. To be used in a process of its
+/// own.
 ///
-/// Not by taking all that there are: another thread that has one open for a moment (the monitor looks into `/proc`) would
-/// leave one more than was taken.
+/// It does not take all descriptors that there are: another thread that has one open for a moment
+/// (the monitor looks into `/proc`) would give it back, and so leave one free.
 pub(super) struct NoDescriptors {
     before: libc::rlimit,
 }
 
 impl NoDescriptors {
-    /// Takes effect before the connection to `address` is made: there is a descriptor for this end of it, and none for the
-    /// other.
+    /// Takes effect before it connects to `address`: there is a descriptor for this end of the
+    /// connection, and none for the other.
     pub(super) fn connect(address: SocketAddr) -> (Self, std::net::TcpStream) {
         let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the limit is writable.
+        // SAFETY: `before` is valid for writes.
         assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut before) }, 0);
         set_limit(&libc::rlimit { rlim_cur: 0, ..before });
         client.connect(&address.into()).unwrap();
@@ -247,11 +252,12 @@ impl Drop for NoDescriptors {
 }
 
 fn set_limit(limit: &libc::rlimit) {
-    // SAFETY: the limit is readable.
+    // SAFETY: `limit` is valid for reads.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) }, 0);
 }
 
-/// Makes every further call of `number` fail in this process, as a filter of system calls does that has never heard of it.
+/// Makes every further system call `number` fail with `error`, on this thread and on those that it
+/// starts. A filter of system calls that does not know the call does the same.
 #[cfg(target_os = "linux")]
 pub(super) fn refuse_call(number: libc::c_long, error: libc::c_int) {
     let step = |code, yes, no, k| libc::sock_filter { code: code as u16, jt: yes, jf: no, k };
@@ -263,14 +269,16 @@ pub(super) fn refuse_call(number: libc::c_long, error: libc::c_int) {
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: a setting of this process; no memory is involved.
+    // SAFETY: the call takes no pointer, and changes a setting of this thread.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the program is readable, and so are its steps; the kernel makes a copy.
+    // SAFETY: `program` is valid for reads. It points to `steps`, which outlive the call, and has
+    // their number. The kernel makes a copy.
     let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// A kernel from before 5.11, or a container whose filter is: and a timer that is further away than the older call can wait.
+/// Like a kernel before 5.11, or a container whose filter is as old. One timer is further away than
+/// the older call can wait.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_the_call_that_waits_for_nanoseconds_sockets_and_timers_work() {

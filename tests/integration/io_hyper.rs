@@ -1,4 +1,4 @@
-//! Hyper on our streams, timers and tasks, without a runtime of tokio's.
+//! Hyper on our streams, timers and tasks, without a tokio runtime.
 
 use crate::io_common::{HOUR, tcp_pair};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// More than a socket takes at once.
 const LARGE: usize = 3 << 20;
 
-/// Sends the body back, and the path in front of it.
+/// Sends the body back, with the path in front of it.
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     assert!(tokio::runtime::Handle::try_current().is_err(), "nobody has started a runtime of tokio's");
     let mut answer = request.uri().path().as_bytes().to_vec();
@@ -36,7 +36,7 @@ async fn body_of(response: Response<Incoming>) -> Bytes {
     response.into_body().collect().await.unwrap().to_bytes()
 }
 
-/// A server and a client of HTTP/1 over these two ends.
+/// Runs a server and a client of HTTP/1 over these two ends.
 async fn talk_http1<S: rt::Read + rt::Write + Send + Unpin + 'static>(here: S, there: S) {
     let serving =
         giveway::spawn(server::conn::http1::Builder::new().timer(Timer).serve_connection(there, service_fn(echo)));
@@ -68,7 +68,7 @@ fn http1_works_over_tcp_and_over_unix_sockets() {
     });
 }
 
-/// Serves HTTP/2 at loopback, spawning with `executor`.
+/// Serves one HTTP/2 connection on loopback, spawning with `executor`. Returns the client's end.
 async fn serve_http2<E>(executor: E) -> TcpStream
 where
     E: rt::bounds::Http2ServerConnExec<<ServiceFn as hyper::service::Service<Request<Incoming>>>::Future, Full<Bytes>>
@@ -87,7 +87,7 @@ where
     TcpStream::connect(address).await.unwrap()
 }
 
-/// [`echo`], with a type that has a name.
+/// [`echo`] as a type that has a name.
 #[derive(Clone, Copy)]
 struct ServiceFn;
 
@@ -190,7 +190,7 @@ fn a_foreign_sleep_can_be_moved_too() {
     giveway::block_on(Timer.sleep_until(Instant::now()));
 }
 
-/// A runtime that ends takes with it what hyper has spawned, in the middle of a request.
+/// A runtime that ends drops what hyper has spawned, in the middle of a request.
 #[test]
 fn a_runtime_that_is_dropped_drops_connections_and_requests() {
     let _watch = watch();

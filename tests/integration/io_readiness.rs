@@ -1,4 +1,5 @@
-//! Waiting for readiness itself: nobody is told that a socket is ready before the system has said so.
+//! Waiting for readiness itself: no task is told that a socket is ready before the system has said
+//! so.
 
 use super::io_common::tcp_pair;
 use futures::{AsyncReadExt, AsyncWriteExt, FutureExt, poll};
@@ -9,14 +10,15 @@ use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, Write};
 use std::pin::pin;
 
-/// Asserts of a socket that nothing was sent to: it is readable when `send` was called, and not before.
+/// Asserts that a socket to which nothing was sent becomes readable when `send` is called, and not
+/// before.
 async fn assert_readable_after<R: Future<Output = io::Result<()>>, W: Future<Output = io::Result<()>>>(
     readable: impl Fn() -> R,
     writable: impl Fn() -> W,
     send: impl FnOnce(),
 ) {
     assert!(poll!(pin!(readable())).is_pending(), "nothing has come");
-    // One report tells of both directions: once this is through, there is nothing more to be told.
+    // One report covers both directions: when this returns, there is nothing more to report.
     writable().await.unwrap();
     let mut waiting = pin!(readable());
     assert!(poll!(waiting.as_mut()).is_pending(), "nothing has come");
@@ -116,7 +118,8 @@ fn a_datagram_socket_is_not_readable_before_something_came() {
     });
 }
 
-/// What came before the socket was registered is reported all the same; and the end of the stream, too.
+/// What came before the socket was registered is reported all the same, and so is the end of the
+/// stream.
 #[test]
 fn what_came_before_a_socket_was_registered_makes_it_readable() {
     with_runtimes(|runtime| {
@@ -130,7 +133,7 @@ fn what_came_before_a_socket_was_registered_makes_it_readable() {
                 } else {
                     drop(client);
                 }
-                // Until it is there, as far as the system is concerned.
+                // Returns when the system has received the byte or the end.
                 server.peek(&mut [0]).unwrap();
                 let server = TcpStream::from_std(server).unwrap();
                 server.readable().await.unwrap();
@@ -140,7 +143,7 @@ fn what_came_before_a_socket_was_registered_makes_it_readable() {
     });
 }
 
-/// A server that watches whether its client is still there, beside what it does for it.
+/// A server watches whether its client is still there, while it works for it.
 #[test]
 fn a_peer_that_is_silent_has_not_hung_up() {
     with_runtimes(|runtime| {
@@ -166,7 +169,7 @@ fn a_peer_that_is_silent_has_not_hung_up() {
     });
 }
 
-/// A report would be a turn of the reactor more for each connection.
+/// To wait for a report would take one more turn of the reactor for each connection.
 #[test]
 fn the_first_operation_of_a_socket_does_not_wait_for_a_report() {
     on_one_worker(async {

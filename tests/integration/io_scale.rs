@@ -1,4 +1,4 @@
-//! Many connections at once, and sockets that are always ready: nobody is lost, nobody starves.
+//! Many connections at once, and sockets that are always ready: no task is lost, and none starves.
 
 #![cfg(target_os = "linux")]
 
@@ -14,26 +14,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
-/// How many connections there are at once, if the limit of descriptors allows it.
+/// The number of connections at once, if the limit of descriptors allows it.
 const CONNECTIONS: usize = if cfg!(debug_assertions) { 1_000 } else { 10_000 };
 
-/// Raises the limit of descriptors as far as it goes, and says how far.
+/// Raises the limit of descriptors as far as it goes, and returns it.
 fn raise_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is ours to be written to.
+    // SAFETY: `limit` is valid for writes.
     assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
     limit.rlim_cur = limit.rlim_max;
-    // SAFETY: the limit is readable.
+    // SAFETY: `limit` is valid for reads.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
     usize::try_from(limit.rlim_cur).unwrap()
 }
 
-/// How many descriptors this process has open.
+/// Returns the number of descriptors that this process has open.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").count()
 }
 
-/// Both ends are in this process: two descriptors each. All are open before the first message, and until after the last.
+/// Both ends of a connection are in this process: two descriptors each. All are open before the
+/// first message, and until after the last.
 #[test]
 fn ten_thousand_connections_echo_at_once_and_leave_no_descriptor() {
     isolated("io_scale::ten_thousand_connections_echo_at_once_and_leave_no_descriptor", || {
@@ -46,7 +47,7 @@ fn ten_thousand_connections_echo_at_once_and_leave_no_descriptor() {
             let address = echo_server().await;
             let open = Arc::new(AtomicUsize::new(0));
             let all_open = Arc::new(tokio::sync::Barrier::new(connections));
-            // A listener has room for so many that it has not accepted yet.
+            // A listener has room for at most this many connections that it has not accepted yet.
             let connecting = Arc::new(tokio::sync::Semaphore::new(100));
             let client = |name| {
                 let (all_open, connecting, open) = (all_open.clone(), connecting.clone(), open.clone());
@@ -77,9 +78,10 @@ fn ten_thousand_connections_echo_at_once_and_leave_no_descriptor() {
     });
 }
 
-/// What goes on beside whatever floods the runtime: tasks, timers and sockets.
+/// Runs tasks, timers and sockets beside the tasks that flood the runtime.
 async fn neighbours() {
-    // Each may take a whole budget of the others': 128 connections that are made and accepted.
+    // Each yield may wait for other tasks to spend their whole budget: 128 connections that are
+    // made and accepted.
     let yields = spawn(async {
         for _ in 0..100 {
             yield_now().await;
@@ -102,8 +104,9 @@ async fn neighbours() {
     }
 }
 
-/// Runs `greedy` tasks, which never stop by themselves, on one worker and on two, beside `neighbours`. `operations` counts
-/// what they do: they are still at it when the neighbours are done.
+/// Runs `greedy` tasks, which never stop by themselves, on one worker and on two, beside
+/// [`neighbours`]. The passed counter counts their operations: they still go on when the neighbours
+/// are done.
 fn assert_does_not_starve<F>(greedy: impl Fn(Arc<AtomicUsize>) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -121,13 +124,13 @@ where
     }
 }
 
-/// It reads byte by byte what is sent without end.
+/// The task reads byte by byte what is sent without end.
 #[test]
 fn a_task_that_reads_a_socket_that_is_always_ready_does_not_starve_others() {
     assert_does_not_starve(|operations| async move {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        // Until the reader is gone.
+        // Writes until the reader is gone.
         thread::spawn(move || {
             let mut stream = std::net::TcpStream::connect(address).unwrap();
             while stream.write_all(&[1; 1 << 16]).is_ok() {}
@@ -157,7 +160,7 @@ fn a_task_that_writes_to_a_socket_that_always_has_room_does_not_starve_others() 
     });
 }
 
-/// A datagram that is looked at and never taken.
+/// The task looks at a datagram and never takes it.
 #[test]
 fn a_task_that_looks_at_a_datagram_again_and_again_does_not_starve_others() {
     assert_does_not_starve(|operations| async move {
@@ -170,7 +173,7 @@ fn a_task_that_looks_at_a_datagram_again_and_again_does_not_starve_others() {
     });
 }
 
-/// It sends to itself, so that there is always something to receive.
+/// The task sends to itself, so that there is always something to receive.
 #[test]
 fn a_task_that_receives_datagrams_without_end_does_not_starve_others() {
     assert_does_not_starve(|operations| async move {
@@ -184,7 +187,7 @@ fn a_task_that_receives_datagrams_without_end_does_not_starve_others() {
     });
 }
 
-/// It connects to itself, so that there is always somebody to accept.
+/// The task connects to itself, so that there is always a connection to accept.
 #[test]
 fn a_task_that_accepts_without_end_does_not_starve_others() {
     assert_does_not_starve(|operations| async move {
@@ -193,7 +196,7 @@ fn a_task_that_accepts_without_end_does_not_starve_others() {
         loop {
             let client = TcpStream::connect(address).await.unwrap();
             let (server, _) = listener.accept().await.unwrap();
-            // Reset, so that no port lingers.
+            // The connection is reset, so that no port lingers.
             client.set_zero_linger().unwrap();
             drop((client, server));
             operations.fetch_add(1, SeqCst);
@@ -215,7 +218,7 @@ fn a_loop_of_readable_and_a_try_does_not_starve_others() {
     });
 }
 
-/// Counts rounds of `work` until told to stop.
+/// Spawns a task that counts rounds of `work` until `stop` is set.
 fn count<F>(
     runtime: &Runtime,
     stop: &Arc<AtomicBool>,
@@ -233,8 +236,9 @@ fn count<F>(
     });
 }
 
-/// A poll that does not return for 200 ms, again and again, on one worker of two. What is counted is what others did in
-/// that very time: all of them together, since whoever was queued behind it may have to wait.
+/// On one worker of two, a poll does not return for 200 ms, again and again. The test counts what
+/// other tasks did in that very time: all of them together, since a task that is queued behind the
+/// poll may have to wait.
 #[test]
 fn timers_and_sockets_go_on_while_a_task_blocks_its_worker_again_and_again() {
     let _watch = watch();

@@ -1,4 +1,5 @@
-//! Reads that take less than they could, although there is more: what is left brings no event of its own.
+//! Reads that take less than they could, although there is more: the rest brings no event of its
+//! own.
 
 use super::io_common::tcp_pair;
 use futures::{AsyncRead, AsyncReadExt, poll};
@@ -17,7 +18,8 @@ async fn read_eleven(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     bytes
 }
 
-/// Waits until the reactor has reported whatever happened before: events come in the order in which they happened.
+/// Waits until the reactor has reported everything that happened before: events come in the order
+/// in which they happened.
 async fn reported() {
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut byte = [0];
@@ -27,14 +29,15 @@ async fn reported() {
     assert_eq!(read.await.unwrap(), 1);
 }
 
-/// Sends out of band, over TCP.
+/// Sends `byte` out of band, over TCP.
 fn send_urgent(socket: RawFd, byte: u8) {
-    // SAFETY: the descriptor is open, and the byte readable.
+    // SAFETY: the descriptor is open. The pointer is valid for a read of one byte, which is the
+    // length.
     let sent = unsafe { libc::send(socket, (&raw const byte).cast(), 1, libc::MSG_OOB) };
     assert_eq!(sent, 1, "{}", std::io::Error::last_os_error());
 }
 
-/// A read stops before a byte that is out of band. That it took less than it could does not mean that it took all.
+/// A read stops before a byte that is out of band. It has taken less than it could, but not all.
 #[test]
 fn what_comes_after_an_urgent_byte_is_read_without_another_event() {
     with_runtimes(|runtime| {
@@ -50,35 +53,39 @@ fn what_comes_after_an_urgent_byte_is_read_without_another_event() {
     });
 }
 
-/// Sends bytes over a Unix socket, and a descriptor with them.
+/// Sends `bytes` over a Unix socket, and `descriptor` with them.
 fn send_with_descriptor(socket: RawFd, bytes: &[u8], descriptor: RawFd) {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // A header, and room for one descriptor; aligned as the header wants it.
+    // Room for a header and one descriptor, aligned as the header needs it.
     let mut control = [0_u64; 4];
-    // SAFETY: all of it may be zero.
+    // SAFETY: `msghdr` consists of integers and pointers, all of which may be zero.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
-    // SAFETY: plain arithmetic.
+    // SAFETY: the call only computes a length.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as _;
-    // SAFETY: the message has a control part of the length it says.
+    // SAFETY: `message` is valid for reads, and its control part has the length that it says.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
-    // SAFETY: plain arithmetic.
+    // SAFETY: the call only computes a length.
     let length = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) } as _;
     let rights = libc::cmsghdr { cmsg_len: length, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
-    // SAFETY: the header is inside of the control part, which is ours.
+    // SAFETY: `header` points into `control`, which has room for a header, is aligned for one, and
+    // is not borrowed.
     unsafe { header.write(rights) };
-    // SAFETY: the header is there.
+    // SAFETY: `header` points to a whole header inside of `control`.
     let data = unsafe { libc::CMSG_DATA(header) };
-    // SAFETY: there is room for one descriptor.
+    // SAFETY: `data` points into `control`, behind the header, where there is room for one
+    // descriptor. An unaligned write needs no alignment.
     unsafe { data.cast::<RawFd>().write_unaligned(descriptor) };
-    // SAFETY: the descriptor is open, and all that the message points to is readable.
+    // SAFETY: both descriptors are open. `message` and everything that it points to is valid for
+    // reads, and outlives the call.
     let sent = unsafe { libc::sendmsg(socket, &raw const message, 0) };
     assert_eq!(sent, bytes.len() as isize, "{}", std::io::Error::last_os_error());
 }
 
-/// A read stops after bytes that a descriptor came with. That it took less than it could does not mean that it took all.
+/// A read stops after the bytes that a descriptor came with. It has taken less than it could, but
+/// not all.
 #[test]
 fn what_comes_after_a_descriptor_is_read_without_another_event() {
     with_runtimes(|runtime| {

@@ -1,4 +1,4 @@
-//! Timers: when they fire, whom they wake, and what wakers may do.
+//! Timers: when they fire, which waker they wake, and what wakers may do.
 
 use super::io_common::{HOUR, Random, Wakes, poll_with, waiting_in};
 use giveway::time::MissedTickBehavior::{Burst, Delay, Skip};
@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Wake, Waker};
 use std::thread;
 
-/// tokio PR 8252: a cancellation that raced with an insertion. One thread makes and drops timers that are first and due
-/// at once, so that each is inserted, fired and removed at the same time; a task beside it sleeps for real.
+/// tokio PR 8252: a cancellation that raced with an insertion. Two threads make and drop timers
+/// that are first and due at once, so that each is inserted, fired and removed at the same time. A
+/// task beside them sleeps for real.
 #[test]
 fn timers_dropped_while_they_fire_do_not_disturb_others() {
     with_runtimes(|runtime| {
@@ -23,7 +24,7 @@ fn timers_dropped_while_they_fire_do_not_disturb_others() {
                 let done = &done;
                 scope.spawn(move || {
                     let (_inside, mut random) = (runtime.enter(), Random(seed));
-                    // Bounded by the sleeper.
+                    // The end of the sleeper ends the loop.
                     while !done.load(SeqCst) {
                         let (wakes, waker) = Wakes::new();
                         let mut nap = sleep(Duration::from_micros(random.below(30) as u64));
@@ -48,9 +49,9 @@ fn timers_dropped_while_they_fire_do_not_disturb_others() {
     });
 }
 
-/// A worker goes to wait in the reactor while another, which has just been there, fires what was due: it must not wait
-/// for longer than it says, or a timer that is made then is slept through. Everything is at rest between two rounds, so
-/// that nobody else comes by.
+/// A worker goes to wait in the reactor while another, which has just been there, fires what was
+/// due. The first must not wait for longer than it says, or it sleeps through a timer that is made
+/// then. Everything is at rest between two rounds, so that no other thread comes by.
 #[test]
 fn a_timer_made_while_others_fire_is_not_slept_through() {
     with_runtimes(|runtime| {
@@ -76,7 +77,8 @@ fn only_the_waker_of_the_last_poll_is_woken() {
         let mut all = vec![first];
         for _ in 0..10 {
             let (wakes, waker) = Wakes::new();
-            // On a machine that stood still meanwhile, the time has come for one before the last.
+            // If the machine stood still meanwhile, the time has come, and the waker before this
+            // one was the last.
             if poll_with(&mut nap, &waker).is_ready() {
                 break;
             }
@@ -128,9 +130,9 @@ fn an_interval_after_a_stall_does_as_it_was_told() {
                 let start = Instant::now();
                 let mut ticks = interval_at(start, period);
                 assert_eq!(ticks.tick().await, start);
-                // Not before: this task may have been late for the first one already.
+                // Not earlier: this task may have been late for the first tick already.
                 ticks.set_missed_tick_behavior(missed);
-                // The stall, of three and a half periods at least: nobody comes for the ticks.
+                // The stall, of three and a half periods at least, in which no tick is taken.
                 while start.elapsed() < period * 7 / 2 {
                     yield_now().await;
                 }
@@ -156,7 +158,8 @@ fn an_interval_after_a_stall_does_as_it_was_told() {
     });
 }
 
-/// Late by less than a period: none was missed, and the behaviour counts all the same, as in tokio.
+/// The tick is late by less than a period, so none was missed. The behaviour applies all the same,
+/// as in tokio.
 #[test]
 fn an_interval_whose_tick_was_taken_late_does_as_it_was_told() {
     with_runtimes(|runtime| {
@@ -216,7 +219,8 @@ fn wakers_may_make_and_drop_timers_when_they_are_woken_and_dropped() {
         let (woken, wakes) = mpsc::channel();
         let _inside = runtime.enter();
         for round in 0..100 {
-            // With timers of others in its hands: one due at the same time, one far away, one that meddles too.
+            // The waker owns other timers: one due at the same time, one far away, one whose waker
+            // meddles too.
             let meddler = |drops| Waker::from(Arc::new(Meddler { drops: Mutex::new(drops), woken: woken.clone() }));
             let deadline = Instant::now() + Duration::from_micros(100 * (round % 5));
             let mut others = [sleep_until(deadline), sleep(HOUR), sleep(HOUR)];
@@ -228,7 +232,8 @@ fn wakers_may_make_and_drop_timers_when_they_are_woken_and_dropped() {
             if poll_with(&mut nap, &waker).is_pending() {
                 drop(recv(&wakes));
             }
-            // Replaced by another, and dropped with its timer: both drop a waker.
+            // The first waker is replaced by the second, which is dropped with its timer: both are
+            // dropped.
             let mut nap = sleep(HOUR);
             _ = poll_with(&mut nap, &meddler(vec![sleep(HOUR)]));
             _ = poll_with(&mut nap, &meddler(vec![sleep(HOUR)]));
@@ -237,7 +242,8 @@ fn wakers_may_make_and_drop_timers_when_they_are_woken_and_dropped() {
     });
 }
 
-/// Panics when it is dropped, with one that panics when it is dropped, so many times.
+/// Panics when it is dropped, unless its number is zero. The payload does the same, with a number
+/// that is smaller by one.
 struct Panics(usize);
 
 impl Wake for Panics {
@@ -254,7 +260,8 @@ impl Drop for Panics {
     }
 }
 
-/// Others that are due at the same time are woken all the same, and the runtime goes on, and ends.
+/// Other wakers that are due at the same time are woken all the same. The runtime goes on, and
+/// ends.
 #[test]
 fn a_waker_that_panics_does_not_harm_others() {
     let _watch = watch();
@@ -275,7 +282,7 @@ fn a_waker_that_panics_does_not_harm_others() {
     drop(runtime);
 }
 
-/// golang 38860: timers were served late by a scheduler whose every worker computed.
+/// golang 38860: timers were served late while every worker of the scheduler computed.
 #[test]
 fn timers_fire_while_every_worker_computes() {
     with_runtimes(|runtime| {

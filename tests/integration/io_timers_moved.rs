@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::Waker;
 
-/// tokio PR 8169: a timer that was reset went to the runtime of whoever polled it.
+/// tokio PR 8169: a timer that was reset went to the runtime of the thread that polled it.
 #[test]
 fn a_sleep_that_is_reset_stays_with_its_runtime_and_fires_without_it() {
     let _watch = watch();
@@ -35,19 +35,20 @@ fn a_sleep_that_is_reset_stays_with_its_runtime_and_fires_without_it() {
         if let Some(task) = task {
             other.block_on(task).unwrap();
         }
-        // The end of its runtime may wake whoever was the last to poll it.
+        // The end of the runtime may wake the waker of the last poll.
         assert!(wakes.count() <= usize::from(!polled_between));
     }
 }
 
-/// A waker that, when it is first cloned, lets its runtime end: a poll is then between its look at the runtime and the
-/// insertion of the timer.
+/// A waker that ends its runtime when it is first cloned: a poll is then between its look at the
+/// runtime and the insertion of the timer. The number counts its wake-ups.
 struct EndsRuntime(Mutex<Option<Runtime>>, AtomicUsize);
 
 impl EndsRuntime {
     const VTABLE: std::task::RawWakerVTable = std::task::RawWakerVTable::new(
         |this| {
-            // SAFETY: the pointer is of an `Arc`, of which the waker that is being cloned has a count.
+            // SAFETY: `this` comes from `Arc::into_raw`. The waker that is cloned has a count, so
+            // the value is alive, and only shared references to it exist.
             let whole = unsafe { &*this.cast::<Self>() };
             let runtime = whole.0.lock().unwrap().take();
             if let Some(runtime) = runtime {
@@ -56,37 +57,42 @@ impl EndsRuntime {
                     drop(runtime);
                     let _gone = ended.send(());
                 });
-                // Not for long: the clone may be made under a lock that the end of the runtime needs, and then there is
-                // no such moment.
+                // With a limit: the clone may be made under a lock that the end of the runtime
+                // needs. Then the runtime cannot end at this point.
                 let _ended = has_ended.recv_timeout(Duration::from_millis(200));
             }
-            // SAFETY: as above.
+            // SAFETY: `this` comes from `Arc::into_raw`. The waker that is cloned has a count, so
+            // there is at least one.
             unsafe { Arc::increment_strong_count(this.cast::<Self>()) };
             std::task::RawWaker::new(this, &Self::VTABLE)
         },
         |this| {
-            // SAFETY: the waker's own count, which it gives up.
+            // SAFETY: `this` comes from `Arc::into_raw`. This takes over the count of the waker,
+            // which is used up.
             let whole = unsafe { Arc::from_raw(this.cast::<Self>()) };
             whole.1.fetch_add(1, SeqCst);
         },
         |this| {
-            // SAFETY: as for the clone.
+            // SAFETY: `this` comes from `Arc::into_raw`. The waker that is woken has a count, so
+            // the value is alive, and only shared references to it exist.
             let whole = unsafe { &*this.cast::<Self>() };
             whole.1.fetch_add(1, SeqCst);
         },
-        // SAFETY: the waker's own count, which it gives up.
+        // SAFETY: `this` comes from `Arc::into_raw`. This takes over the count of the waker, which
+        // is used up.
         |this| unsafe { drop(Arc::from_raw(this.cast::<Self>())) },
     );
 
     fn waker(self: Arc<Self>) -> Waker {
         let raw = std::task::RawWaker::new(Arc::into_raw(self).cast(), &Self::VTABLE);
-        // SAFETY: the functions above keep the contract of a waker, around the counts of an `Arc`.
+        // SAFETY: the functions of `VTABLE` keep the contract of a waker: each waker owns a count
+        // of an `Arc`, whose value may be used by all threads.
         unsafe { Waker::from_raw(raw) }
     }
 }
 
-/// The runtime ends between a poll's look at it and the insertion of the timer: nobody fires that timer, so whoever
-/// waits for it must be told.
+/// The runtime ends between a poll's look at it and the insertion of the timer. No thread fires
+/// that timer, so the task that waits for it must be woken.
 #[test]
 fn a_sleep_that_is_polled_while_its_runtime_ends_wakes_its_task() {
     let _watch = watch();
@@ -102,18 +108,19 @@ fn a_sleep_that_is_polled_while_its_runtime_ends_wakes_its_task() {
     futures::executor::block_on(nap);
 }
 
-/// A task that waits is woken when the time has come that somebody else has set meanwhile.
+/// A task that waits is woken at the time that another task has set meanwhile.
 #[test]
 fn a_reset_by_another_task_moves_the_time_of_who_waits() {
     with_runtimes(|runtime| {
         moved_while_waiting(runtime, HOUR, Duration::from_millis(5));
-        // It may be over before the other task comes; not every time.
+        // The time may be over before the other task comes, but not in every attempt.
         let put_off = |_| moved_while_waiting(runtime, Duration::from_millis(5), Duration::from_millis(20));
         assert!((0..1_000).any(put_off), "it is always over before it is moved");
     });
 }
 
-/// A task waits for `first`, and another moves its time to `then` from now. False if it was too late for that.
+/// Has a task wait for `first`, and another move its time to `then` from now. Returns false if that
+/// came too late.
 fn moved_while_waiting(runtime: &Runtime, first: Duration, then: Duration) -> bool {
     let nap = Arc::new(Mutex::new(sleep(first)));
     let (waits, shared) = (Gate::new(), nap.clone());
@@ -168,7 +175,7 @@ fn a_sleep_may_be_dropped_on_another_thread_than_it_was_polled() {
         });
         for (nap, wakes, far) in naps {
             drop(nap);
-            // Nobody has a waker of it any more, unless it is being woken at this moment.
+            // No thread has its waker any more, unless it is being woken at this moment.
             eventually(|| Arc::strong_count(&wakes) == 1);
             assert!(wakes.count() <= usize::from(!far));
         }

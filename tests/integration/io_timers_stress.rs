@@ -1,4 +1,5 @@
-//! A million timers at once, made and dropped in no order. In a process of its own, whose memory is measured.
+//! A million timers at once, made and dropped in no order, in a process of its own whose memory is
+//! measured.
 
 #![cfg(target_os = "linux")]
 
@@ -14,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-/// How many are pending at once.
+/// The number of timers that are pending at once.
 const TIMERS: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
-/// How many threads make them, and how many tasks.
+/// The number of threads that make timers, and of tasks that do.
 const MAKERS: usize = 4;
 
-/// Who waits for one timer.
+/// The waker of one timer. It notes how often it was woken, and whether that was ever too early.
 struct Waiter {
     deadline: Instant,
     woken: AtomicU32,
@@ -45,7 +46,7 @@ impl Waiter {
         assert!(!self.early.load(SeqCst), "woken before the time had come");
         let woken = self.woken.load(SeqCst);
         assert!(times.contains(&woken), "woken {woken} times, and not {times:?}");
-        // One that is being woken is let go of right after.
+        // A waker that is being woken is released right after.
         eventually(|| Arc::strong_count(self) == 1);
     }
 }
@@ -68,7 +69,7 @@ impl Timers {
         Self { random, pending: Vec::new(), never: Vec::new(), perhaps: Vec::new(), fired: Vec::new() }
     }
 
-    /// Makes a timer: one in eight is due within 20 ms, the others in an hour, in no order.
+    /// Makes a timer. One in eight is due within 20 ms, the others in an hour, in no order.
     fn make(&mut self) {
         let near = self.random.below(8) == 0;
         let nanos = self.random.below(20_000_000) as u64;
@@ -76,7 +77,7 @@ impl Timers {
         let waiter = Arc::new(Waiter { deadline, woken: AtomicU32::new(0), early: AtomicBool::new(false) });
         let mut sleep = sleep_until(deadline);
         let waker = Waker::from(waiter.clone());
-        // Not within the budget of a task, whose end would be a wake-up of its own.
+        // Without the budget of the calling task: a spent budget would wake `waker` as well.
         if Pin::new(&mut unconstrained(&mut sleep)).poll(&mut Context::from_waker(&waker)).is_pending() {
             self.pending.push((sleep, waiter));
         } else {
@@ -84,7 +85,7 @@ impl Timers {
         }
     }
 
-    /// Takes one of them, whichever. If its time has come it fires; or is dropped meanwhile, or before.
+    /// Ends any one of the pending timers: after it has fired, while it fires, or before its time.
     fn end_one(&mut self) {
         let (sleep, waiter) = self.pending.swap_remove(self.random.below(self.pending.len()));
         if Instant::now() >= waiter.deadline && self.random.below(2) == 0 {
@@ -97,7 +98,8 @@ impl Timers {
         if Instant::now() < waiter.deadline { &mut self.never } else { &mut self.perhaps }.push(waiter);
     }
 
-    /// Some steps of the second half: all go in no order, and for every four one more is made. False when it is over.
+    /// Makes some steps of the second half: ends timers in no order, and makes one more for every
+    /// four. Returns false when none is left.
     fn step(&mut self) -> bool {
         for _ in 0..256.min(self.pending.len()) {
             self.end_one();
@@ -113,15 +115,16 @@ impl Timers {
         self.perhaps.iter().for_each(|waiter| waiter.assert_woken(0..=1));
         self.fired.iter().for_each(|waiter| waiter.assert_woken(1..=1));
         let all = self.never.len() + self.perhaps.len() + self.fired.len();
-        // A few were due before they were made.
+        // Timers that were due before their first poll are in no list.
         assert!(all >= TIMERS / (3 * MAKERS) && !self.fired.is_empty() && !self.never.is_empty(), "{all}");
     }
 }
 
-/// The resident memory of this process, in bytes, without what the allocator keeps for later.
+/// Returns the resident memory of this process, in bytes, without what the allocator keeps for
+/// later.
 fn resident() -> usize {
     #[cfg(target_env = "gnu")]
-    // SAFETY: gives back what nobody uses.
+    // SAFETY: the call takes no pointer, and only gives unused memory back.
     unsafe {
         libc::malloc_trim(0)
     };
@@ -130,7 +133,8 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Every maker fills its list, then all begin to drop and to make at once. Half of the makers are tasks.
+/// Every maker fills its list, then all begin at once to drop timers and to make more. Half of the
+/// makers are tasks.
 fn round(runtime: &Runtime, seed: usize) {
     let (each, all_made) = (TIMERS / (2 * MAKERS), Gate::new());
     let (made, makers_ready) = async_channel::unbounded();
@@ -182,7 +186,7 @@ fn round(runtime: &Runtime, seed: usize) {
 #[test]
 fn a_million_timers_each_fire_once_or_never() {
     let test = "io_timers_stress::a_million_timers_each_fire_once_or_never";
-    // One arena: what is free at the end of another is never given back.
+    // A single arena: memory that is free at the end of another one is never given back.
     let child = in_child(test, &[("MALLOC_ARENA_MAX", "1")], || {
         let runtime = runtime(2);
         let (before, mut after_first) = (resident(), 0);
@@ -194,8 +198,8 @@ fn a_million_timers_each_fire_once_or_never() {
             }
         }
         let grown = resident().saturating_sub(after_first);
-        // A timer that was left behind, with its waker, would be a hundred bytes. Where the makers ran differs from round
-        // to round, and so does where there is room for how many.
+        // A timer that was left behind, with its waker, would take a hundred bytes. The makers run
+        // in other places in each round, so each place has room for another number of timers.
         assert!(grown < (32 << 20) + 2 * TIMERS * 16, "grown by {grown} bytes over {} timers", 2 * TIMERS);
         drop(runtime);
         let left = resident().saturating_sub(before);

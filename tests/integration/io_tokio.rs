@@ -1,4 +1,4 @@
-//! Tokio's traits on our streams, and what is made for them, without a runtime of tokio's.
+//! Tokio's traits on our streams, and what is made for these traits, without a tokio runtime.
 
 use crate::io_common::tcp_pair;
 use bytes::{Bytes, BytesMut};
@@ -33,7 +33,7 @@ fn everything_that_reads_or_writes_has_tokios_traits() {
     writes::<OwnedWriteHalf<UnixStream>>();
 }
 
-/// Sends `text` one way and back, through halves of each kind.
+/// Sends a text there and back, through halves of each kind.
 async fn round_trip<A, B>(mut here: impl AsyncRead + AsyncWrite + Unpin, mut reader: A, mut writer: B)
 where
     A: AsyncRead + Unpin + Send + 'static,
@@ -140,7 +140,8 @@ fn poll_read(stream: &UnixStream, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result
     AsyncRead::poll_read(Pin::new(&mut stream), &mut Context::from_waker(Waker::noop()), buf)
 }
 
-/// One read, however long it takes. (`AsyncReadExt` has no such method that leaves memory alone.)
+/// Makes one read, however long it takes. (`AsyncReadExt` has no such method that leaves the memory
+/// alone.)
 async fn read(mut stream: &UnixStream, buf: &mut ReadBuf<'_>) -> std::io::Result<()> {
     poll_fn(|cx| AsyncRead::poll_read(Pin::new(&mut stream), cx, buf)).await
 }
@@ -161,20 +162,20 @@ fn a_read_goes_behind_what_is_there_and_says_what_it_has_written() {
         read(&here, &mut buf).await.unwrap();
         assert_eq!((buf.filled(), buf.initialized().len()), (&b"it is bread"[..], 11));
 
-        // What was initialized before, beyond what was read, stays so.
+        // What was initialized before stays so, beyond what was read.
         let mut buf = ReadBuf::uninit(&mut memory);
         buf.initialize_unfilled();
         there.write_all(b"butter").await.unwrap();
         read(&here, &mut buf).await.unwrap();
         assert_eq!((buf.filled(), buf.initialized().len()), (&b"butter"[..], 16));
 
-        // More than there is room for.
+        // More comes than there is room for.
         let mut buf = ReadBuf::uninit(&mut memory[..3]);
         there.write_all(b"marmalade").await.unwrap();
         read(&here, &mut buf).await.unwrap();
         assert_eq!((buf.filled(), buf.remaining()), (&b"mar"[..], 0));
 
-        // The end.
+        // The end of the stream.
         let mut buf = ReadBuf::uninit(&mut memory);
         drop(there);
         read(&here, &mut buf).await.unwrap();

@@ -1,4 +1,4 @@
-//! Many tasks in a set.
+//! Many tasks in a `JoinSet`.
 
 use giveway::task::JoinSet;
 use giveway_tests::{Alive, Gate, Wakers, eventually, hold, panic_of, with_runtimes};
@@ -120,7 +120,8 @@ fn dropping_the_set_aborts_and_detaching_does_not() {
     });
 }
 
-/// async-executor 136: a panicking iterator in a batch spawn left a lock poisoned and the executor dead.
+/// async-executor 136: a panicking iterator in a batch spawn left a lock poisoned and the executor
+/// dead.
 #[test]
 fn an_iterator_that_panics_half_way_aborts_what_it_spawned_and_leaves_the_runtime_alive() {
     with_runtimes(|runtime| {
@@ -165,7 +166,8 @@ fn giving_up_on_join_next_loses_no_task() {
             let go = gate.clone();
             set.spawn_on(
                 async move {
-                    // The first to come keeps its worker; on a runtime of one the others queue behind it.
+                    // The first task that runs keeps its worker. With one worker the others are
+                    // queued behind it.
                     go.wait();
                     i
                 },
@@ -180,7 +182,8 @@ fn giving_up_on_join_next_loses_no_task() {
     });
 }
 
-/// `try_join_next` has to poll the set as well, and must not take the wake-up from whoever waits.
+/// `try_join_next` has to poll the set as well, and must not take the wake-up from the task that
+/// waits for it.
 #[test]
 fn a_try_in_between_does_not_lose_the_wake_up_of_the_one_who_joins() {
     with_runtimes(|runtime| {

@@ -3,8 +3,8 @@
 use giveway_tests::with_runtimes;
 use std::sync::Arc;
 
-/// async-task frees a task without dropping its future once it is detached, waits, and nobody has a waker of it. The
-/// registry has to count as one.
+/// async-task frees a task without dropping its future if the task is detached, waits, and no waker
+/// of it exists. The registry has to count as a waker.
 #[test]
 fn a_task_that_nobody_can_wake_any_more_is_dropped_with_its_runtime_and_not_before() {
     let alive = Arc::new(());

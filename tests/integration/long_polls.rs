@@ -1,4 +1,4 @@
-//! Polls that go on for too long: they are asked to return, and reported, once a cause.
+//! Polls that go on for too long: they are asked to return, and reported once for each cause.
 
 use futures::future::join_all;
 use giveway::budget::{consume, cooperative};
@@ -22,8 +22,9 @@ fn with_reports(test: impl Fn(&Runtime, &Receiver<LongPoll>)) {
     }
 }
 
-/// Runs a task with a long poll until one is reported: on a busy machine the monitor may come too late for the first. Also
-/// the tasks, any of which it may be about, for a report may be late too; and how long they took at most.
+/// Runs a task with a long poll until one is reported: on a busy machine the monitor may come too
+/// late for the first. Returns the report; the tasks, any of which it may be about, since a report
+/// may be late too; and how long they took at most.
 #[track_caller]
 fn reported<T>(runtime: &Runtime, reports: &Receiver<T>, spawn: impl Fn() -> JoinHandle<()>) -> (T, Vec<Id>, Duration) {
     let (start, mut tasks) = (Instant::now(), Vec::new());
@@ -33,7 +34,7 @@ fn reported<T>(runtime: &Runtime, reports: &Receiver<T>, spawn: impl Fn() -> Joi
         runtime.block_on(task).unwrap();
         reports.recv_timeout(Duration::from_millis(50)).ok()
     });
-    // The time only now: whoever joins is woken before the poll is quite over.
+    // The time is read last: the thread that joins a task is woken before the poll is quite over.
     (reported.expect("no long poll was reported"), tasks, start.elapsed())
 }
 
@@ -56,13 +57,14 @@ fn a_long_poll_is_reported_with_name_place_and_length() {
         assert_eq!((poll.spawned_at().file(), poll.spawned_at().line()), (file!(), line));
         assert!(poll.worker() < runtime.handle().workers());
         assert!(poll.has_ended());
-        // Its beginning is known to within a look of the monitor, which may be late on a busy machine.
+        // The monitor knows the beginning to within one of its looks, which may be late on a busy
+        // machine.
         assert!(poll.length() <= most && poll.length() >= Duration::from_millis(10), "{poll}");
         assert!(poll.to_string().contains("\"mule\"") && poll.to_string().contains(" ms on worker "), "{poll}");
     });
 }
 
-/// From one place twenty, with twenty names, and then some from another.
+/// Twenty tasks from one place, with twenty names, then some from another place.
 #[test]
 fn many_of_one_cause_are_reported_once() {
     with_reports(|runtime, reports| {
@@ -82,7 +84,7 @@ fn many_of_one_cause_are_reported_once() {
     });
 }
 
-/// It returns whenever it is asked to, and holds up nobody.
+/// The poll returns whenever it is asked to, and delays no other task.
 #[test]
 fn a_polite_loop_is_no_long_poll() {
     with_reports(|runtime, reports| {
@@ -114,7 +116,7 @@ fn one_that_does_not_return_is_reported_all_the_same_and_once() {
     });
 }
 
-/// tokio's channels spend tokio's budget, which nothing sets here: such a loop is one poll.
+/// tokio's channels spend tokio's budget, which nothing sets here. So such a loop is one poll.
 #[test]
 fn a_loop_over_a_channel_that_is_never_empty_is_named_in_the_report() {
     with_reports(|runtime, reports| {
@@ -138,7 +140,7 @@ fn a_loop_over_a_channel_that_is_never_empty_is_named_in_the_report() {
     });
 }
 
-/// What the porting page says to do about it.
+/// The loop does what the porting page advises.
 #[test]
 fn a_cooperative_loop_over_a_channel_that_is_never_empty_lets_others_run() {
     each_runtime(1, |runtime| {
@@ -164,7 +166,7 @@ fn a_cooperative_loop_over_a_channel_that_is_never_empty_lets_others_run() {
     });
 }
 
-/// It holds up nobody.
+/// A worker that blocks in place delays no other task.
 #[test]
 fn blocking_in_place_is_no_long_poll() {
     with_reports(|runtime, reports| {
@@ -204,14 +206,16 @@ fn a_hook_that_panics_is_contained() {
     reported(&runtime, &calls, || runtime.spawn(async { thread::sleep(Duration::from_millis(50)) }));
 }
 
-/// An operation budget that is bounded by time: far fewer than 128 operations, and it gives way all the same.
+/// The budget of operations is bounded by time, too: the task gives way after far fewer than 128
+/// operations.
 #[test]
 fn a_poll_of_ten_milliseconds_gives_way_at_its_next_operation() {
     each_runtime(1, |runtime| {
         let task = runtime.spawn(async {
             let mut polls = 0;
             let mut operations = Box::pin(async {
-                // Each takes longer than the last one left of the slice, and none waits for anything.
+                // Each takes longer than the 10 ms after which a poll is asked to return, and none
+                // waits for anything.
                 for _ in 0..20 {
                     thread::sleep(Duration::from_millis(15));
                     consume().await;
@@ -229,7 +233,7 @@ fn a_poll_of_ten_milliseconds_gives_way_at_its_next_operation() {
     });
 }
 
-/// With the feature `stack-samples`, which the tests are built with.
+/// Needs the feature `stack-samples`, which the tests are built with.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_stack_says_where_it_was() {
@@ -243,7 +247,8 @@ fn the_stack_says_where_it_was() {
     }
 
     let _watch = watch();
-    // A cause is reported once, and without a stack if the thread has no CPU to answer with: then once more.
+    // A cause is reported once, and without a stack if the thread has no CPU to answer with. Then
+    // the test tries once more.
     let sampled = Patience::new().keep_trying(|_| {
         let (report, reports) = mpsc::channel();
         let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
@@ -257,7 +262,8 @@ fn the_stack_says_where_it_was() {
         let stop = Arc::new(AtomicBool::new(false));
         let grinds = stop.clone();
         let grinder = runtime.spawn(async move { _ = grinding_flour(&grinds) });
-        // It goes on until it is reported, so it was in there whenever the sample was taken.
+        // The poll goes on until it is reported, so the function was running whenever the sample
+        // was taken.
         let poll = recv(&reports);
         stop.store(true, Relaxed);
         runtime.block_on(grinder).unwrap();
@@ -270,7 +276,7 @@ fn the_stack_says_where_it_was() {
     assert!(poll.to_string().contains("grinding_flour"), "{poll}");
 }
 
-/// The monitor goes before the poll does, and knows by then how long that is.
+/// The monitor ends before the poll does, and reports the length that it knows by then.
 #[test]
 fn a_poll_that_is_going_on_when_its_runtime_is_dropped_is_not_called_over() {
     let _watch = watch();
@@ -285,7 +291,8 @@ fn a_poll_that_is_going_on_when_its_runtime_is_dropped_is_not_called_over() {
             waits.wait();
         });
         begun.wait();
-        // So that the monitor takes notice of it; if it did not, there is nothing to see.
+        // The monitor takes notice of the poll in this time. If it does not, the test tries once
+        // more.
         thread::sleep(Duration::from_millis(100));
         let dropper = thread::spawn(move || drop(runtime));
         let report = reports.recv_timeout(Duration::from_millis(500)).ok();

@@ -5,7 +5,8 @@ use giveway::net::{TcpListener, TcpStream, lookup_host};
 use giveway_tests::{Gate, isolated, occupy, recv, watch, with_runtimes};
 use std::sync::mpsc;
 
-/// Connects to a listener of its own by name. Who accepts need not be served: the system does that.
+/// Connects by name to a listener of its own. Nothing has to accept: the system makes the
+/// connection.
 async fn connect_by_name() -> TcpStream {
     let listener = TcpListener::bind("localhost:0").await.unwrap();
     TcpStream::connect(("localhost", listener.local_addr().unwrap().port())).await.unwrap()
@@ -28,7 +29,7 @@ fn blocking_jobs_that_fill_their_pool_delay_no_look_up() {
     }
 }
 
-/// A look-up needs no worker, only who waits for it does.
+/// A look-up needs no worker. Only a task that waits for it does.
 #[test]
 fn names_are_looked_up_while_every_worker_is_busy() {
     with_runtimes(|runtime| {
@@ -57,17 +58,17 @@ fn a_look_up_goes_on_when_its_runtime_was_shut_down() {
     }
 }
 
-/// Limits the address space of this process to what it has and half of a thread's stack, or lifts that. To be called in a
-/// process of its own.
+/// Limits the address space of this process to what it has and half of a thread's stack, or lifts
+/// the limit. To be called in a process of its own.
 #[cfg(target_os = "linux")]
 fn refuse_threads(refuse: bool) {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
-    // SAFETY: reads a constant of the system.
+    // SAFETY: the call takes no pointer, and only returns a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned();
     let most = if refuse { pages * page + (1 << 20) } else { libc::RLIM_INFINITY };
     let limit = libc::rlimit { rlim_cur: most, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: reads `limit`, and no other memory is involved.
+    // SAFETY: `limit` is valid for reads.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 

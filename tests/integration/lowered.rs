@@ -1,4 +1,5 @@
-//! Preemptible tasks: polled on threads of the lowest priority, where the kernel makes room for everything else.
+//! Preemptible tasks: they are polled on threads of the lowest priority, so the kernel makes room
+//! for everything else.
 
 #[cfg(target_os = "linux")]
 use super::io_faults::refuse_call;
@@ -17,14 +18,15 @@ fn preemptible() -> Builder {
     Builder::new().preemptible(true)
 }
 
-/// So many endless polls, of which as many as there are lowered threads have begun.
+/// Starts `tasks` tasks with endless polls. Returns when polls have begun on as many lowered
+/// threads as there are at first.
 fn endless(runtime: &Runtime, tasks: usize) -> Endless {
     Endless::start(runtime, || preemptible().name("mill"), tasks, tasks.min(runtime.handle().workers()))
 }
 
 #[cfg(target_os = "linux")]
 fn nice() -> i32 {
-    // SAFETY: asks for a number of the calling thread, and touches no memory.
+    // SAFETY: the call takes no pointer, and only returns a number of the calling thread.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
@@ -42,7 +44,7 @@ fn it_is_polled_on_a_lowered_thread_at_each_poll_and_is_of_the_background() {
             let child = spawn(async { (nice(), giveway::task::class()) });
             (here, child.await.unwrap())
         };
-        // Whatever the class says.
+        // The class that is set here has no effect.
         let builder = preemptible().class(Class::Foreground);
         let (here, child) = runtime.block_on(builder.spawn_on(task, runtime.handle())).unwrap();
         assert_eq!(here, vec![(19, None, Class::Background); 3]);
@@ -59,7 +61,8 @@ fn everything_goes_on_beside_more_endless_polls_than_there_are_threads() {
         let workers = runtime.handle().workers();
         let endless = endless(runtime, 3 * workers);
         let metrics = runtime.metrics();
-        // At first as many as there are workers; after a while one after the other gets a thread.
+        // At first as many run as there are workers. After a while one after the other gets a
+        // thread.
         assert!(metrics.lowered_running >= workers, "{metrics}");
         assert_eq!(metrics.lowered_running + metrics.lowered_queued, 3 * workers, "{metrics}");
         assert!(metrics.to_string().contains("lowered polls "), "{metrics}");
@@ -80,13 +83,13 @@ fn everything_goes_on_beside_more_endless_polls_than_there_are_threads() {
     });
 }
 
-/// There are as many threads as workers, and those that run do not come back.
+/// At first there are as many lowered threads as workers, and those that run do not come back.
 #[test]
 fn those_that_wait_for_others_of_their_kind_get_them() {
     with_runtimes(|runtime| {
         let _inside = runtime.enter();
         let workers = runtime.handle().workers().min(8);
-        // A chain that is longer than there are threads.
+        // The chain is longer than there are threads.
         fn link(left: usize) -> usize {
             if left == 0 {
                 return 0;
@@ -105,7 +108,7 @@ fn those_that_wait_for_others_of_their_kind_get_them() {
     });
 }
 
-/// The others would wait for ever: there is one thread.
+/// There is one lowered thread. If the tasks took no turns, the others would wait for ever.
 #[test]
 fn those_with_yield_points_take_turns() {
     let _watch = watch();
@@ -161,7 +164,7 @@ fn an_abort_arrives_at_a_yield_point_with_nobody_else_in_the_queue() {
     });
 }
 
-/// The look of `should_yield` is not the last one: the yield point behind it looks too.
+/// The look of `should_yield` is not the only one: the yield point behind it looks too.
 #[test]
 fn a_loop_that_asks_before_it_gives_way_is_aborted_and_dropped() {
     for aborts in [true, false] {
@@ -270,7 +273,7 @@ fn a_drop_waits_for_polls_that_go_on_and_ends_polite_ones() {
     });
 }
 
-/// From tasks, threads and wakers, while the runtime comes to its end.
+/// One thread spawns tasks and another wakes some, while the runtime comes to its end.
 #[test]
 fn those_spawned_and_woken_while_the_runtime_is_dropped_end_once() {
     for _ in rounds(200) {
@@ -316,7 +319,7 @@ fn a_deadlock_of_preemptible_tasks_is_found() {
     assert!(message.contains("deadlock") && message.contains("\"mill\""), "{message}");
 }
 
-/// A container's filter, say.
+/// A container's filter of system calls may refuse it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_system_that_refuses_to_lower_threads_is_told_of_once_and_everything_works() {

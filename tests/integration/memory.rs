@@ -1,7 +1,8 @@
-//! What tasks cost while they wait, what is left of them afterwards, and what an idle runtime does: nothing.
+//! What tasks cost while they wait, what is left of them afterwards, and what an idle runtime does:
+//! nothing.
 //!
-//! Each test in a process of its own, so that nothing else is measured. `GIVEWAY_TEST_TASKS` sets how many tasks are
-//! spawned and joined, for a longer run.
+//! Each test runs in a process of its own, so that nothing else is measured. `GIVEWAY_TEST_TASKS`
+//! sets how many tasks are spawned and joined, for a longer run.
 
 #![cfg(target_os = "linux")]
 
@@ -10,16 +11,16 @@ use giveway_tests::{Gate, Patience, isolated, recv, runtime, watch};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// The most that a task which waits may cost, in bytes of resident memory.
+/// The most bytes of resident memory that a waiting task may cost.
 const BYTES_A_TASK: usize = 200;
 
-/// How many tasks wait at once.
+/// The number of tasks that wait at once.
 const WAITING: usize = 1_000_000;
 
-/// How many tasks are spawned and joined, unless `GIVEWAY_TEST_TASKS` says otherwise.
+/// The number of tasks that are spawned and joined, unless `GIVEWAY_TEST_TASKS` is set.
 const JOINED: usize = 500_000;
 
-/// The resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: usize = statm.split(' ').nth(1).and_then(|field| field.parse().ok()).expect("the second field");
@@ -31,15 +32,16 @@ fn a_million_waiting_tasks_cost_at_most_200_bytes_each() {
     isolated("memory::a_million_waiting_tasks_cost_at_most_200_bytes_each", || {
         let _watch = watch();
         let runtime = runtime(2);
-        // Their handles are not what is measured: touched beforehand.
+        // The memory of the handles is not what is measured, so it is touched beforehand.
         let mut handles: Vec<JoinHandle<()>> = Vec::with_capacity(WAITING);
-        // SAFETY: within the capacity; bytes of a vector of length zero are nobody's value.
+        // SAFETY: the capacity is at least `WAITING`, so the memory is valid for writes. The length
+        // is zero, so no value is overwritten.
         unsafe { handles.as_mut_ptr().write_bytes(0xff, WAITING) };
         runtime.block_on(runtime.spawn(async {})).unwrap();
         let before = resident();
         handles.extend((0..WAITING).map(|_| runtime.spawn(std::future::pending())));
-        // Every one of them has been polled, so that what waiting costs is counted too: with all others done, each
-        // worker is free to meet the others here.
+        // Every task has been polled when both workers meet here, so that what waiting costs is
+        // counted too.
         let meet = std::sync::Arc::new(std::sync::Barrier::new(2));
         let tasks = [(); 2].map(|()| {
             let meet = meet.clone();
@@ -68,7 +70,7 @@ fn spawning_and_joining_for_long_leaves_memory_flat() {
                 }
             });
             runtime.block_on(joined).unwrap();
-            // From outside, with a wait in between, one of them aborted.
+            // Tasks from outside that wait in between, one of them aborted.
             let mixed: Vec<_> = (0..size / 10).map(|_| runtime.spawn(giveway::yield_now())).collect();
             mixed[0].abort();
             mixed.into_iter().for_each(|task| _ = runtime.block_on(task));
@@ -77,13 +79,13 @@ fn spawning_and_joining_for_long_leaves_memory_flat() {
         let before = resident();
         (0..tasks / 1_000).for_each(|_| round(1_000));
         let grown = resident().saturating_sub(before);
-        // A leak of one byte a task would show; allocator noise stays well below.
+        // A leak of ten bytes a task would show. The allocator's noise stays well below the limit.
         println!("grown by {grown} bytes over {tasks} tasks");
         assert!(grown < 4 << 20, "grown by {grown} bytes over {tasks} tasks");
     });
 }
 
-/// State and context switches of each of this process's threads whose name begins so.
+/// Returns state and context switches of each thread of this process whose name begins with `name`.
 fn switches(name: &str) -> Vec<String> {
     let mut all = Vec::new();
     for thread in std::fs::read_dir("/proc/self/task").expect("/proc is mounted") {
@@ -98,8 +100,8 @@ fn switches(name: &str) -> Vec<String> {
     all
 }
 
-/// A thread that makes no system call and does not run has no context switches. Once at rest, all 65 threads stay so
-/// for a second.
+/// A thread that makes no system call and does not run has no context switches. Once they are at
+/// rest, all 65 threads stay so for a second.
 #[test]
 fn an_idle_runtime_of_64_workers_does_nothing_at_all() {
     isolated("memory::an_idle_runtime_of_64_workers_does_nothing_at_all", || {
@@ -119,8 +121,9 @@ fn an_idle_runtime_of_64_workers_does_nothing_at_all() {
         (0..64).for_each(|_| recv(&starts));
         gate.open();
         tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
-        // At rest: all asleep, and still as they were after five of the monitor's longest pauses. These waits order
-        // nothing; that nothing happens during them is what is tested.
+        // At rest means that all threads sleep, and that nothing has changed after five of the
+        // monitor's longest pauses. These waits order no events: the test is that nothing happens
+        // during them.
         let pause = Duration::from_millis(50);
         let at_rest = Patience::new().keep_trying(|_| {
             let before = switches("idle-");

@@ -1,4 +1,5 @@
-//! The figures: what is counted is exact, what is timed has samples, and nothing that waits for long stops either.
+//! The figures: what is counted is exact, what is timed has samples, and tasks that wait for long
+//! stop neither.
 
 use giveway::metrics::Metrics;
 use giveway::task::Class;
@@ -32,7 +33,7 @@ fn every_poll_is_counted_once() {
     });
 }
 
-/// Cores go from thread to thread meanwhile, and their counts with them.
+/// Cores go from thread to thread meanwhile, and take their counts with them.
 #[test]
 fn every_poll_is_counted_once_while_tasks_block_in_place() {
     with_runtimes(|runtime| {
@@ -160,10 +161,11 @@ fn the_future_of_block_on_gives_way_and_is_counted() {
     drop(busy);
 }
 
-/// However fast they come, one in so many is timed.
+/// However fast tasks come, one in at most this many is timed.
 const ONE_IS_TIMED: usize = 2_048;
 
-/// They are timed by the queue that they wait in, and take no room from those that are timed elsewhere.
+/// Background tasks are timed by the queue that they wait in, and take no room from tasks that are
+/// timed elsewhere.
 #[test]
 fn background_tasks_that_wait_do_not_keep_the_foreground_from_being_timed() {
     on_one_worker(async {
@@ -207,7 +209,8 @@ fn pinned_tasks_behind_a_stuck_worker_do_not_keep_others_from_being_timed() {
     let runtime = runtime(2);
     let (handle, gate) = (runtime.handle(), Gate::new());
     let _stuck = occupy(handle, 1, &gate);
-    // The first task that a thread makes runnable is timed. They never end, so every other one goes to the worker that is stuck.
+    // The first task that a thread makes runnable is timed. These tasks never end, so every other
+    // one goes to the worker that is stuck.
     for _ in 0..64 {
         outside(|| drop(giveway::task::Builder::new().spawn_pinned_on(std::future::pending::<()>, handle)));
     }
@@ -227,7 +230,7 @@ fn what_is_stolen_is_counted_by_the_thief() {
         let before = runtime.metrics();
         let spawner = runtime.spawn(async {
             let tasks: Vec<_> = (0..100).map(|_| spawn(async {})).collect();
-            // This worker does not come to them, and the last is in its slot.
+            // This worker does not come to the tasks, and the last one is in its slot.
             eventually(|| tasks.iter().filter(|task| task.is_finished()).count() >= 99);
         });
         runtime.block_on(spawner).unwrap();
@@ -240,7 +243,7 @@ fn what_is_stolen_is_counted_by_the_thief() {
 fn workers_that_sleep_are_woken_and_say_so() {
     with_runtimes(|runtime| {
         let before = runtime.metrics();
-        // Nobody is looking for work when all are parked; then one is woken for it.
+        // No worker searches when all are parked. Then one is woken for the task.
         eventually(|| {
             runtime.block_on(runtime.spawn(async {})).unwrap();
             let lately = runtime.metrics().since(&before);

@@ -1,4 +1,4 @@
-//! The dump: every state shows, nothing is polled for it, and many tasks are listed once each.
+//! The dump shows every state, polls nothing, and lists each of many tasks once.
 
 use giveway::metrics::{Dump, TaskDump, TaskState};
 use giveway::task::{Builder, Class, Id};
@@ -33,7 +33,8 @@ fn every_task_of_a_worker_shows_what_it_is_doing() {
         yield_now().await;
         assert_eq!(wakers.len(), 2, "they are polled first");
         to_wake.wake_all();
-        // In the slot, the deque, the injector, the inbox and the yield queue; without names and never polled.
+        // A task in the slot, in the injector, in the inbox and in the yield queue, each without a
+        // name and never polled. The deque holds `woken`.
         let (in_slot, injected) = (spawn(async {}), outside(|| handle.spawn(async {})));
         let pinned = giveway::spawn_pinned(|| async {});
         let background = spawn_background(async {});
@@ -85,7 +86,7 @@ fn a_task_that_blocks_without_a_worker_shows() {
     let _watch = watch();
     let (runtime, gate) = (runtime(1), Gate::new());
     let tasks = block_in_place(runtime.handle(), 3, &gate);
-    // Two of them have lost the only worker for sure.
+    // At least two of them have lost the only worker.
     let dump = runtime.dump();
     let away = tasks.iter().filter(|task| state(&dump, task.id()) == Some(TaskState::Running { worker: None }));
     assert!(away.count() >= 2, "{dump}");
@@ -140,7 +141,7 @@ fn nothing_is_polled_for_a_dump() {
     with_runtimes(|runtime| {
         let wakers = Wakers::default();
         let tasks: Vec<_> = (0..20).map(|_| runtime.spawn(wakers.park(()))).collect();
-        // One whose first poll is just returning may be missed.
+        // A task whose first poll is just returning may be missed.
         eventually(|| wakers.len() == 20 && runtime.dump().tasks().len() == 20);
         let before = runtime.metrics().polls();
         (0..50).for_each(|_| assert_eq!(runtime.dump().tasks().len(), 20));
@@ -149,7 +150,7 @@ fn nothing_is_polled_for_a_dump() {
     });
 }
 
-/// More than are looked at under one lock.
+/// More tasks wait than are looked at under one lock.
 #[test]
 fn ten_thousand_that_wait_are_listed_once_each_time_after_time() {
     with_runtimes(|runtime| {
@@ -163,10 +164,10 @@ fn ten_thousand_that_wait_are_listed_once_each_time_after_time() {
             ids
         };
         let all: HashSet<_> = tasks.iter().map(|task| task.id()).collect();
-        // One whose first poll is just returning may be missed.
+        // A task whose first poll is just returning may be missed.
         eventually(|| listed() == all);
         (0..3).for_each(|_| assert!(listed() == all));
-        // Every other one goes, from the middle of a list that has been turned.
+        // Every other task is aborted, in lists that the dumps have turned.
         tasks.iter().step_by(2).for_each(|task| task.abort());
         let left: HashSet<_> = tasks.iter().skip(1).step_by(2).map(|task| task.id()).collect();
         eventually(|| listed() == left);

@@ -1,4 +1,5 @@
-//! Figures and dumps at the wrong time: from hooks and destructors, during a shutdown, after it, and in a race with everything.
+//! Figures and dumps at difficult times: in hooks and destructors, during a shutdown, after it, and
+//! in a race with everything.
 
 use giveway::metrics::{Dump, Metrics};
 use giveway::{Builder, Handle, PanicPolicy, spawn, spawn_background, yield_now, yield_now_if_busy};
@@ -19,7 +20,8 @@ fn after_a_shutdown_the_last_figures_stay_and_nothing_is_listed() {
         eventually(|| wakers.len() == 10);
         drop(runtime);
         let (metrics, dump) = both(&handle);
-        // One that is woken to be dropped may be polled by a worker that has not noticed yet.
+        // A task that is woken to be dropped may be polled by a worker that has not noticed the end
+        // yet.
         assert!((10..=20).contains(&metrics.polls()), "{metrics}");
         assert_eq!((metrics.tasks, metrics.blocking_threads), (0, 0));
         assert!(dump.tasks().is_empty() && dump.unlisted() == 0, "{dump}");
@@ -32,7 +34,7 @@ fn after_a_shutdown_the_last_figures_stay_and_nothing_is_listed() {
     });
 }
 
-/// A destructor that the shutdown runs, on whichever thread that is.
+/// The shutdown runs the destructors, on whichever thread.
 #[test]
 fn a_destructor_may_look_while_its_runtime_closes() {
     each_runtime(1, |runtime| {

@@ -24,7 +24,7 @@ fn a_nul_in_a_thread_name_is_an_error() {
     assert!(error.to_string().contains("NUL"), "{error}");
 }
 
-/// Runs in a child with the variable set; prints what came of it.
+/// Builds a runtime in a child process with the variable set, and prints the result there.
 fn with_variable(test: &str, value: &str) -> Option<Child> {
     in_child(test, &[("GIVEWAY_WORKERS", value)], || match Builder::new().build() {
         Ok(runtime) => println!("workers: {}", runtime.handle().workers()),
@@ -71,7 +71,7 @@ fn the_builder_counts_for_more_than_the_variable() {
     }
 }
 
-/// And can be tried again, once what was wrong is mended: nothing is poisoned.
+/// Once the cause is mended, the next attempt succeeds: nothing is poisoned.
 #[test]
 fn a_default_runtime_that_cannot_start_panics_clearly_each_time() {
     let test = "misuse::a_default_runtime_that_cannot_start_panics_clearly_each_time";
@@ -81,7 +81,8 @@ fn a_default_runtime_that_cannot_start_panics_clearly_each_time() {
             assert!(text.contains("the default runtime could not be started"), "{text}");
             assert!(text.contains("GIVEWAY_WORKERS"), "{text}");
         }
-        // SAFETY: the harness runs this test alone, and its other threads do not read the environment.
+        // SAFETY: the harness runs this test alone, and its other threads do not read the
+        // environment.
         unsafe { std::env::set_var("GIVEWAY_WORKERS", "2") };
         assert_eq!(giveway::block_on(async { giveway::spawn(async { 1 }).await }).unwrap(), 1);
     });
@@ -118,7 +119,8 @@ fn hooks_run_once_on_each_worker_around_its_tasks() {
     }
 }
 
-/// As in tokio: what a hook spawns goes to the runtime whose thread it runs on, and is cancelled once that is closed.
+/// As in tokio, what a hook spawns goes to the runtime on whose thread the hook runs. It is
+/// cancelled once that runtime is closed.
 #[test]
 fn hooks_run_inside_their_runtime() {
     for workers in worker_counts() {
@@ -218,7 +220,7 @@ fn thread_hooks_that_panic_are_contained() {
     }
 }
 
-/// What a hook panics with may itself panic when it is dropped.
+/// The payload of a hook's panic may itself panic when it is dropped.
 #[test]
 fn thread_hooks_whose_payload_panics_too_are_contained() {
     struct Bomb;
@@ -242,7 +244,7 @@ fn an_os_that_refuses_threads_is_an_error_and_no_hang() {
     isolated("misuse::an_os_that_refuses_threads_is_an_error_and_no_hang", || {
         let _watch = watch();
         let limit = libc::rlimit { rlim_cur: 8 << 30, rlim_max: 8 << 30 };
-        // SAFETY: reads the struct on our stack; the limit is this process's own.
+        // SAFETY: `limit` is valid for reads.
         let limited = unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) };
         assert_eq!(limited, 0);
         let (sent, events) = mpsc::channel();
@@ -264,7 +266,7 @@ fn an_os_that_refuses_threads_is_an_error_and_no_hang() {
         assert!(!events.is_empty(), "some threads could be started");
         assert_eq!(events.iter().sum::<i32>(), 0, "and have ended by now");
         assert_eq!(Arc::strong_count(&alive), 1, "with what their hooks spawned");
-        // The first thread already.
+        // Not even the first thread starts.
         let error = Builder::new().workers(2).stack_size(100 << 30).build().unwrap_err();
         assert!(error.to_string().starts_with("thread 1 of 3 could not be started"), "{error}");
         // What fits still works.
@@ -273,7 +275,8 @@ fn an_os_that_refuses_threads_is_an_error_and_no_hang() {
     });
 }
 
-/// A slot is not announced. That of a worker which is still in its start hook has to be found all the same.
+/// A task in a slot is not announced. In the slot of a worker that is still in its start hook it
+/// has to be found all the same.
 #[test]
 fn a_task_spawned_by_a_start_hook_that_waits_for_it_runs_on_another_worker() {
     let (done, finished) = mpsc::channel();
@@ -282,7 +285,7 @@ fn a_task_spawned_by_a_start_hook_that_waits_for_it_runs_on_another_worker() {
     let runtime = Builder::new()
         .workers(2)
         .on_thread_start(move || {
-            // One of the two workers waits.
+            // The first of the two workers waits.
             let Some(finished) = finished.lock().unwrap().take() else { return };
             let done = done.clone();
             giveway::spawn(async move { done.send(()).unwrap() });

@@ -25,7 +25,8 @@ fn it_waits_for_a_task_of_the_same_worker() {
     });
 }
 
-/// Each waits for the next, ten deep: every one of them blocks a thread, and the last one finds a core.
+/// Ten tasks deep, each waits for the next. Every one of them blocks a thread, and the last one
+/// still finds a core.
 #[test]
 fn it_nests_as_deep_as_there_are_threads() {
     fn descend(depth: usize) -> usize {
@@ -48,8 +49,8 @@ fn it_nests_in_itself_within_one_task() {
     });
 }
 
-/// tokio 5239: `block_in_place` with a `block_on` between it and another panicked, having taken a core that was not its own
-/// to take.
+/// tokio 5239: `block_in_place` with a `block_on` between it and another `block_in_place` panicked,
+/// because it had taken a core that was not its own.
 #[test]
 fn it_nests_with_blocking_in_place_in_turn() {
     on_one_worker(async {
@@ -109,14 +110,14 @@ fn it_waits_for_a_socket() {
 fn it_waits_for_a_blocking_job() {
     with_runtimes(|runtime| {
         let task = runtime.spawn(async {
-            // A job that itself waits for a task of the same runtime.
+            // The job itself waits for a task of the same runtime.
             block_on(spawn_blocking(|| block_on(spawn(async { 5 })).unwrap())).unwrap()
         });
         assert_eq!(runtime.block_on(task).unwrap(), 5);
     });
 }
 
-/// `there` serves the future, and `here` has lent a thread for as long as it takes.
+/// `there` serves the future. The thread of `here` has lent its core for that time.
 #[test]
 fn it_blocks_on_another_runtime_which_waits_for_this_one() {
     let _watch = watch();
@@ -126,7 +127,7 @@ fn it_blocks_on_another_runtime_which_waits_for_this_one() {
         let answer = right.block_on(async {
             assert!(spawn(async { task::try_id().is_some() }).await.unwrap());
             sleep(NAP).await;
-            // Queued on the worker that this very thread has left.
+            // Queued on the core that this very thread has lent.
             left.spawn(async { 3 }).await.unwrap()
         });
         let other = right.spawn(async move { left.block_on(left.spawn(async { 4 })).unwrap() });
@@ -167,7 +168,7 @@ fn the_task_is_who_it_was_inside_and_after() {
     runtime.block_on(task).unwrap();
 }
 
-/// It waits in the yield queue, whose other side is the core that it has lent.
+/// The task waits in the yield queue, which is served by the core that its thread has lent.
 #[test]
 fn a_yield_point_in_it_gives_way_and_comes_back() {
     on_one_worker(async {
@@ -202,7 +203,8 @@ fn a_panic_in_it_is_the_task_s() {
     });
 }
 
-/// What nobody would serve panics and says so; what is ready, or served after all, returns. Nothing hangs.
+/// A `block_on` that no thread would serve panics and says so. One that is ready, or served after
+/// all, returns. None hangs.
 #[test]
 fn in_a_destructor_during_shutdown_it_panics_clearly_or_returns() {
     each_runtime(1, |runtime| {
@@ -232,7 +234,7 @@ fn in_a_destructor_during_shutdown_it_panics_clearly_or_returns() {
     });
 }
 
-/// The same in the poll that shuts down, with and without a core.
+/// The call is made in the poll that has dropped the runtime, with and without a core.
 #[test]
 fn in_the_task_that_shuts_its_runtime_down_it_panics_clearly_or_returns() {
     for lose in [false, true] {
@@ -252,7 +254,7 @@ fn in_the_task_that_shuts_its_runtime_down_it_panics_clearly_or_returns() {
     }
 }
 
-/// Dropped where the task blocks: the drop does not wait for itself.
+/// The task that blocks drops its own runtime. The drop does not wait for that task.
 #[test]
 fn the_runtime_is_dropped_inside_of_it() {
     for wait in [false, true] {
@@ -262,7 +264,7 @@ fn the_runtime_is_dropped_inside_of_it() {
             let task = handle.spawn(async move {
                 block_on(async {
                     if wait {
-                        // The core is another's by now, with a single worker.
+                        // With a single worker, another thread has the core by now.
                         spawn(async {}).await.unwrap();
                     }
                     drop(runtime);
@@ -277,7 +279,7 @@ fn the_runtime_is_dropped_inside_of_it() {
     }
 }
 
-/// A second runtime that lives and ends within a task of the first.
+/// A second runtime lives and ends within a task of the first.
 #[test]
 fn a_runtime_is_made_used_and_dropped_inside_of_a_task() {
     on_one_worker(async {

@@ -1,5 +1,5 @@
-//! Background polls that do not return when they are asked: the kernel preempts them, and those that follow from the same
-//! place.
+//! Background polls that do not return when they are asked: the kernel preempts them, and also the
+//! polls that follow from the same place.
 
 use giveway::task::{self, Class};
 use giveway::{Builder, Runtime};
@@ -15,18 +15,19 @@ fn runtime(workers: usize) -> Runtime {
     Builder::new().workers(workers).build().unwrap()
 }
 
-/// Computes in one poll until it is told to stop.
+/// Computes in one poll until `stop` is set.
 fn endless(stop: &Arc<AtomicBool>) -> impl Future<Output = ()> + use<> {
     let stop = stop.clone();
     async move {
         while !stop.load(Relaxed) {
-            // The suite shares its CPUs; the worker does not notice.
+            // Offers the CPU to the other tests. For the worker it is still one poll.
             std::thread::yield_now();
         }
     }
 }
 
-/// Has a CPU for two milliseconds, however long that takes. Whether that was on a lowered thread.
+/// Computes until it has had a CPU for two milliseconds, however long that takes. Returns whether
+/// that was on a lowered thread.
 fn compute() -> bool {
     let until = cpu_time() + Duration::from_millis(2);
     while cpu_time() < until {
@@ -35,32 +36,35 @@ fn compute() -> bool {
     is_lowered()
 }
 
-/// Whether the calling thread is lowered. One that is no worker may be a spare one.
+/// Returns whether the calling thread is lowered. The number of its worker would not tell: a spare
+/// worker has none either.
 fn is_lowered() -> bool {
-    // SAFETY: asks for a number of the calling thread, and touches no memory.
+    // SAFETY: the call takes no pointer, and only returns a number of the calling thread.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) == 19 }
 }
 
-/// The CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a writable `timespec`.
+    // SAFETY: `time` is valid for writes.
     assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How the kernel schedules the calling thread: nice, and the slice that it has asked for.
+/// Returns how the kernel schedules the calling thread: nice, and the slice that it has asked for.
 #[cfg(target_os = "linux")]
 fn scheduling() -> (i32, u64) {
     let mut attributes = [0_u64; 7];
-    // SAFETY: the memory is writable for as long as we say: the first version of `sched_attr` has 56 bytes.
+    // SAFETY: `attributes` is valid for writes of 56 bytes, the size that is passed. The first
+    // version of `sched_attr` has that size.
     let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, 56, 0) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
-    // Size and policy, flags, nice and priority, runtime.
+    // The words hold size and policy, flags, nice and priority, runtime.
     (attributes[2] as i32, attributes[3])
 }
 
-/// L2 of the specification, for the background: with every worker in such a poll the foreground goes on.
+/// L2 of the specification, for background tasks: with every worker in such a poll, the foreground
+/// goes on.
 #[test]
 fn l2_everything_goes_on_beside_endless_polls_of_the_background() {
     for workers in [1, 2, 4] {
@@ -69,7 +73,7 @@ fn l2_everything_goes_on_beside_endless_polls_of_the_background() {
         let handle = runtime.handle().clone();
         watch.report(move || format!("{}\n{}", handle.dump(), handle.metrics()));
         let jobs: Vec<_> = (0..3 * workers).map(|_| runtime.spawn_background(endless(&stop))).collect();
-        // In the second round the place is known.
+        // From the second round on, the place is known.
         eventually(|| runtime.metrics().overruns > 0 || runtime.metrics().lowered_running > 0);
         runtime.block_on(async {
             giveway::time::sleep(Duration::from_millis(1)).await;
@@ -91,7 +95,7 @@ fn after_the_first_overrun_polls_from_the_same_place_are_made_on_lowered_threads
     let _watch = watch();
     let runtime = runtime(2);
     let spawn = || runtime.spawn_background(async { compute() });
-    // Whether the monitor had a CPU in time is not for us to say.
+    // The monitor may have no CPU in time for the first polls.
     eventually(|| runtime.block_on(spawn()).unwrap());
     let before = runtime.metrics();
     assert!(before.overruns > 0);
@@ -102,7 +106,7 @@ fn after_the_first_overrun_polls_from_the_same_place_are_made_on_lowered_threads
     assert_eq!(metrics.since(&before).overruns, 0, "{metrics}");
     assert!(metrics.since(&before).lowered_time > Duration::from_millis(1), "{metrics}");
     assert_eq!(metrics.since(&metrics).lowered_time, Duration::ZERO);
-    // Another place has done nothing.
+    // At another place nothing has overrun.
     assert!(!runtime.block_on(runtime.spawn_background(async { is_lowered() })).unwrap());
 }
 
@@ -126,16 +130,17 @@ fn an_overrun_thread_is_as_before_when_its_poll_has_returned() {
             tell.send(scheduling()).unwrap();
         })
     };
-    // A kernel that knows no slices changes nothing.
+    // A kernel that knows no slices changes nothing, and the poll does not end by itself.
     eventually(|| job.is_finished() || runtime.metrics().overruns > 0);
-    // What such a kernel says of a thread that has asked for none is the default.
+    // A kernel that knows slices reports the default for a thread that has asked for none. Others
+    // report zero.
     let knows_slices = before.1 != 0;
     stop.store(!knows_slices, Relaxed);
     let during = recv(&told);
     runtime.block_on(job).unwrap();
     assert_eq!(during.0, before.0, "it is a worker again, so it must not be lowered for good");
     assert!(!knows_slices || during.1 > before.1, "{during:?} {before:?}");
-    // On the worker, not on a spare one.
+    // The task has to run on the worker, and not on a spare one.
     eventually(|| runtime.metrics().spares_at_work == 0);
     eventually(|| runtime.block_on(runtime.spawn(worker())).unwrap() == before);
 }
@@ -165,7 +170,8 @@ fn a_background_task_that_gives_way_stays_on_workers() {
     stop.store(true, Relaxed);
     let outcomes = jobs.into_iter().map(|job| runtime.block_on(job).unwrap());
     let [rounds, elsewhere] = outcomes.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
-    // An interrupt of the machine that takes long, in the middle of a short stretch, is the thread's in the kernel's books.
+    // The kernel charges a thread for an interrupt of the machine that takes long in the middle of
+    // a short stretch.
     assert!(elsewhere <= rounds / 10, "{elsewhere} of {rounds} rounds on lowered threads\n{}", runtime.metrics());
 }
 
@@ -188,7 +194,7 @@ fn one_long_task_comes_back_to_workers_when_it_gives_way_in_time() {
     let _watch = watch();
     let runtime = runtime(2);
     let job = runtime.spawn_background(async {
-        // By yield points, and by the budget.
+        // The task gives way by yield points first, and by its budget then.
         for by_budget in [false, true] {
             while !compute() {
                 giveway::yield_now().await;
@@ -243,7 +249,8 @@ fn a_pinned_task_stays_on_its_worker() {
     assert_eq!(runtime.metrics().overruns, 0);
 }
 
-/// There is no CPU to take from it, and what it waits for may be a lock that it shares with the foreground.
+/// There is no CPU to take from such a poll, and what it waits for may be a lock that it shares
+/// with the foreground.
 #[test]
 fn a_poll_that_sleeps_is_not_left_to_lowered_threads() {
     let _watch = watch();
@@ -272,11 +279,12 @@ fn a_dump_says_which_task_is_overrun() {
     });
     stop.store(true, Relaxed);
     runtime.block_on(job).unwrap();
-    // At the monitor's next look at the latest.
+    // The next look of the monitor finds that the poll has ended.
     eventually(|| !runtime.dump().tasks().iter().any(|task| task.overrun));
 }
 
-/// It has no worker to be dropped on, and the thread that polls it may be in another poll for ever.
+/// Such a task has no worker to be dropped on, and the thread that polls it may be in another poll
+/// for ever.
 #[test]
 fn tasks_that_were_left_to_lowered_threads_are_dropped_with_the_runtime() {
     let _watch = watch();
@@ -304,7 +312,8 @@ fn counts(counter: &Arc<AtomicUsize>) -> impl FnOnce() + Send + use<> {
     move || _ = counter.fetch_add(1, Relaxed)
 }
 
-/// The worker comes back with a pinned task that waits, and a foreground task that the poll has woken.
+/// A foreground task that the poll has spawned runs elsewhere meanwhile. A pinned task runs when
+/// the worker comes back.
 #[test]
 fn what_waits_for_a_worker_in_an_overrun_poll_goes_on_after_it() {
     let _watch = watch();
@@ -329,7 +338,7 @@ fn what_waits_for_a_worker_in_an_overrun_poll_goes_on_after_it() {
     runtime.block_on(job).unwrap();
 }
 
-/// A waker of a task that is left to a lowered thread at the very moment when it is woken.
+/// The task is woken at the very moment when it is left to a lowered thread.
 #[test]
 fn no_wake_is_lost_between_workers_and_lowered_threads() {
     let _watch = watch();

@@ -9,7 +9,8 @@ use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 
-/// Panics when it is dropped, with a payload that panics when that is dropped, so many times over.
+/// Panics when it is dropped, with a payload that panics when it is dropped in turn. The number
+/// says how often.
 struct Bomb(u32, #[expect(dead_code, reason = "counts the bombs that are alive")] Alive);
 
 impl Drop for Bomb {
@@ -24,7 +25,7 @@ fn bomb(alive: &Alive) -> Bomb {
     Bomb(1, alive.clone())
 }
 
-/// Every worker of the runtime still takes tasks.
+/// Asserts that every worker of the runtime still takes tasks.
 #[track_caller]
 fn assert_workers_survive(runtime: &Runtime) {
     let workers = runtime.handle().workers();
@@ -32,7 +33,7 @@ fn assert_workers_survive(runtime: &Runtime) {
     let tasks: Vec<_> = (0..workers)
         .map(|_| {
             let (met, gate) = (met.clone(), gate.clone());
-            // All of them at once: each keeps its worker until every worker has one.
+            // All of them run at once: each keeps its worker until every worker has one.
             runtime.spawn(async move {
                 if met.fetch_add(1, Relaxed) + 1 == workers {
                     gate.open();
@@ -99,12 +100,12 @@ fn a_panic_after_waiting_and_in_a_detached_task_is_contained() {
     });
 }
 
-/// Where a future's destructor panics, and what the handle says then.
+/// Covers each moment at which a future's destructor may panic, and what the handle reports then.
 #[test]
 fn a_panic_in_the_futures_destructor_is_contained() {
     with_runtimes(|runtime| {
         let alive = Alive::default();
-        // After it was ready: the output is lost, and the panic reported.
+        // After it was ready: the output is lost, and the panic is reported.
         let (held, output) = (bomb(&alive), alive.clone());
         let ready = runtime.spawn(std::future::poll_fn(move |_| {
             let _part_of_the_future = &held;
@@ -155,8 +156,9 @@ fn a_panic_in_the_outputs_destructor_is_contained_and_leaks_nothing() {
         }));
         gate.open();
         eventually(|| Arc::strong_count(&alive) == 1);
-        // Detached after it ended: whoever drops the handle drops the output. The destructor's panic is contained
-        // here too, as nobody could say beforehand which of the two it will be.
+        // Detached after it ended: the thread that drops the handle drops the output. Whether that
+        // or the worker drops it is not known beforehand, so the destructor's panic is contained
+        // here too.
         let held = alive.clone();
         let task = runtime.spawn(async move { bomb(&held) });
         eventually(|| task.is_finished());
@@ -181,7 +183,7 @@ fn a_panic_payload_whose_destructor_panics_is_contained() {
         let alive = Alive::default();
         for depth in 1..4 {
             let held = alive.clone();
-            // Detached, so that it is the runtime that drops the payload.
+            // Detached, so that the runtime drops the payload.
             runtime.spawn(async move { panic_any(Bomb(depth, held)) });
         }
         eventually(|| Arc::strong_count(&alive) == 1);
@@ -194,7 +196,8 @@ fn a_panic_payload_whose_destructor_panics_is_contained() {
     });
 }
 
-/// tokio 5177: state broken after an invalid nested `block_on` unwinds. Here it is valid, and may unwind too.
+/// tokio 5177: an invalid nested `block_on` left broken state when it unwound. Here such a call is
+/// valid, and may unwind too.
 #[test]
 fn a_nested_block_on_that_panics_leaves_the_worker_intact() {
     with_runtimes(|runtime| {
@@ -206,7 +209,7 @@ fn a_nested_block_on_that_panics_leaves_the_worker_intact() {
                 panic_of(|| giveway::Handle::current().block_on(async { panic!("second") })),
                 panic_of(|| other_handle.block_on(async { panic!("third") })),
             ];
-            // The worker's context is what it was.
+            // The worker's context is as before.
             let id = giveway::task::try_id();
             let child = giveway::spawn(async { giveway::Handle::try_current().is_some() }).await;
             (messages, id, child.unwrap())
@@ -294,7 +297,8 @@ fn a_panic_hook_that_panics_counts_as_go_on() {
     }
 }
 
-/// What a hook panics with may itself panic when it is dropped; that must not reach the worker either.
+/// The payload of a hook's panic may itself panic when it is dropped. That must not reach the
+/// worker either.
 #[test]
 fn a_panic_hook_whose_payload_panics_too_is_contained() {
     isolated("panics::a_panic_hook_whose_payload_panics_too_is_contained", || {

@@ -1,4 +1,5 @@
-//! A panic that shuts the runtime down also ends those who wait for it in `block_on`: with the panic, not for ever.
+//! A panic that shuts the runtime down also ends every `block_on` that waits in that runtime: each
+//! panics and tells of the first panic, instead of waiting for ever.
 
 use giveway::task::Builder;
 use giveway::{PanicPolicy, Runtime, block_on, spawn_blocking, yield_now};
@@ -16,7 +17,7 @@ fn shut_down_by_panic(workers: usize) -> Runtime {
         .unwrap()
 }
 
-/// A task that panics when the gate opens.
+/// Spawns a task that panics when the gate opens. Returns its id.
 fn bomb(runtime: &Runtime, gate: &Gate) -> giveway::task::Id {
     let waits = gate.clone();
     let job = async move {
@@ -77,7 +78,7 @@ fn every_thread_that_waits_in_block_on_is_told() {
     }
 }
 
-/// What can still come does come: handles of tasks and jobs have their results.
+/// Results that can still come do come: those of the handles of tasks and jobs.
 #[test]
 fn a_block_on_that_waits_for_handles_gets_their_results_first() {
     for workers in worker_counts() {
@@ -92,7 +93,8 @@ fn a_block_on_that_waits_for_handles_gets_their_results_first() {
         });
         recv(&begins);
         let id = bomb(&runtime, &gate);
-        // On a machine so slow that the grace runs out first, the drop of the runtime waits for the job.
+        // On a machine so slow that the grace runs out first, the drop of the runtime waits for the
+        // job. Then this lets the job go on.
         let opens = goes_on.clone();
         let _opened = on_drop(move || opens.open());
         let message = panic_of(|| {
@@ -126,14 +128,14 @@ fn a_block_on_after_such_a_shutdown_panics_only_if_it_has_to_wait() {
             });
             assert!(runtime.block_on(runtime.spawn(async {})).unwrap_err().is_cancelled());
             assert_tells(&panic_of(|| runtime.block_on(pending::<()>())), id);
-            // Within another, which goes on.
+            // Inside of another `block_on`, which goes on.
             let message = runtime.block_on(async { panic_of(|| block_on(pending::<()>())) });
             assert_tells(&message, id);
         }
     }
 }
 
-/// The runtime does not come to its end without them: they are given some seconds.
+/// The runtime does not end before such a poll or job does. `block_on` gives them some seconds.
 #[test]
 fn a_block_on_beside_a_poll_that_never_returns_ends_too_and_so_does_one_inside_a_task_or_a_job() {
     let test =

@@ -1,6 +1,8 @@
-//! `Builder::yield_patience`: what gave way gets its turn though the foreground leaves no worker free.
+//! `Builder::yield_patience`: a task that gave way gets its turn, though the foreground leaves no
+//! worker free.
 //!
-//! cockroach PR 159473: yielded work that never runs on an overloaded machine, so that a test suite hangs.
+//! cockroach PR 159473: yielded work that never runs on an overloaded machine, so that a test suite
+//! hangs.
 
 use giveway::{Runtime, budget, yield_now, yield_now_if_busy};
 use giveway_tests::{Polls, watch};
@@ -8,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-/// How often what is tested gives way: each time, it has to be let in again.
+/// How often the tested task gives way. Each time, it has to get a turn again.
 const TURNS: usize = 5;
 
-/// Runs `test` beside foreground tasks that keep the only worker busy until it is done. Two: one is always queued.
+/// Runs `test` beside foreground tasks that keep the only worker busy until it is done. There are
+/// two, so that one is always queued.
 fn beside_an_endless_foreground(patience: Duration, test: impl FnOnce(&Runtime)) {
     let _watch = watch();
     let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).yield_patience(patience).build().unwrap();
@@ -59,7 +62,7 @@ fn an_overdue_background_task_gets_a_turn_beside_an_endless_foreground() {
     }
 }
 
-/// It is a thread that waits in the yield queue, and not a task.
+/// Here a thread waits in the yield queue, and not a task.
 #[test]
 fn an_overdue_block_on_gets_a_turn_beside_an_endless_foreground() {
     for patience in [Duration::ZERO, Duration::from_millis(1)] {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// Checks at each step that it is on the thread where it began.
+/// Checks at each step that it is on the thread where it was made.
 struct Stays(thread::ThreadId);
 
 impl Stays {
@@ -28,7 +28,7 @@ impl Stays {
 
 impl Drop for Stays {
     fn drop(&mut self) {
-        // A panic in a destructor may be contained: this one cannot be overlooked.
+        // A panic in a destructor may be contained. An abort cannot be overlooked.
         if thread::current().id() != self.0 {
             eprintln!("a pinned task was dropped on another thread");
             std::process::abort();
@@ -53,7 +53,8 @@ fn an_rc_lives_across_awaits() {
     });
 }
 
-/// Woken by others, by timers, by itself; beside tasks that everybody steals, and tasks that block in place.
+/// The task is woken by other tasks, by timers and by itself, beside tasks that all workers steal
+/// and tasks that block in place.
 #[test]
 fn i7_it_never_moves_and_steals_never_take_it() {
     with_runtimes(|runtime| {
@@ -151,7 +152,7 @@ fn the_workers_have_about_as_many_each() {
     assert_eq!(each, [10; 4]);
 }
 
-/// With all other workers idle, who cannot help.
+/// All other workers are idle, and cannot help.
 #[test]
 fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
     with_runtimes(|runtime| {
@@ -167,7 +168,8 @@ fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
         });
         eventually(|| now_on.load(Relaxed) != usize::MAX);
         for _ in 0..100 {
-            // Where it is now; it may move when it gives way, and then the pinned task runs at once anyway.
+            // Where the loop is now. It may move when it gives way, and then the pinned task runs
+            // at once anyway.
             let worker = now_on.load(Relaxed);
             let pinned = Builder::new().on_worker(worker).spawn_pinned_on(|| async {}, runtime.handle());
             runtime.block_on(pinned).unwrap();
@@ -177,7 +179,8 @@ fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
     });
 }
 
-/// The push asks the poll of the moment to give way. That one ends, and the polite task is next: its first yield point has to know.
+/// The push asks the current poll to give way. That poll ends, and the polite task is next: its
+/// first yield point has to know.
 #[test]
 fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_the_poll_before() {
     with_runtimes(|runtime| {
@@ -191,7 +194,7 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_the_poll_before() 
                 polite.load(Relaxed)
             };
             let other = move || async move { other.store(true, Relaxed) };
-            // In an array: it is a handle that is returned, and not awaited here.
+            // In an array, so that the handle is returned, and not awaited here.
             let before = move || async move {
                 outside(|| {
                     let polite = pinned_to_first().spawn_pinned_on(polite, &handle);
@@ -206,11 +209,12 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_the_poll_before() 
     });
 }
 
-/// The monitor has asked that poll to return and given up on it, and with it the push's own request.
+/// The monitor has asked the poll before to return and has given up on it, and with it on the
+/// push's own request.
 #[test]
 fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_a_poll_that_did_not_return() {
     let _watch = watch();
-    // The spare worker beside that poll is the idle one that cannot help.
+    // The spare worker beside that poll is idle, and cannot help.
     let runtime = giveway::Builder::new().workers(1).max_spare_workers(1).build().unwrap();
     let handle = runtime.handle().clone();
     let ran = Arc::new(AtomicBool::new(false));
@@ -230,7 +234,7 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_a_poll_that_did_no
                 [handle.spawn_pinned(polite), handle.spawn_pinned(other)]
             });
             eventually(|| handle.metrics().spares_sent > 0);
-            // In an array: it is a handle that is returned, and not awaited here.
+            // In an array, so that the handle is returned, and not awaited here.
             [polite]
         }
     });
@@ -238,7 +242,7 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_a_poll_that_did_no
     assert!(runtime.block_on(polite).unwrap(), "it went on beside a task that only its worker can run");
 }
 
-/// It has nowhere to park: the yield queue is drained by anybody.
+/// A pinned task cannot wait in the yield queue, because every worker takes from there.
 #[test]
 fn a_polite_pinned_task_lets_everything_else_go_first_and_goes_on() {
     let (_watch, runtime) = (watch(), runtime(1));
@@ -287,7 +291,8 @@ fn two_polite_pinned_tasks_on_one_worker_both_come_to_their_end() {
 fn pinned_tasks_and_others_take_turns() {
     let (_watch, runtime) = (watch(), runtime(1));
     let turns = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
-    // By how much each gets ahead of the other, at most. One starts before the other, which is in the global queue.
+    // Returns by how much one loop gets ahead of the other, at most. One begins before the other,
+    // which is in the injector.
     let loops = |kind: usize| {
         let turns = turns.clone();
         async move {
@@ -317,7 +322,8 @@ fn pinned_tasks_and_others_take_turns() {
     });
 }
 
-/// The stand-in leaves the inbox alone; the home thread comes back for its core, and runs it.
+/// The stand-in leaves the inbox alone. The home thread comes back for its core, and runs the
+/// pinned task.
 #[test]
 fn it_waits_for_its_thread_while_that_blocks_in_place_and_others_go_on() {
     with_runtimes(|runtime| {
@@ -338,7 +344,7 @@ fn it_waits_for_its_thread_while_that_blocks_in_place_and_others_go_on() {
         );
         blocking.wait();
         let pinned = Builder::new().on_worker(0).spawn_pinned_on(|| async { thread::current().id() }, runtime.handle());
-        // On every worker, that one's too: a stand-in holds its core.
+        // A task on every worker, that one included: a stand-in holds its core.
         let gate = Gate::new();
         let occupied = occupy(runtime.handle(), runtime.handle().workers(), &gate);
         assert!(!pinned.is_finished());
@@ -388,7 +394,7 @@ fn an_aborted_one_is_dropped_on_its_thread() {
     });
 }
 
-/// What waits, what is queued, what has not begun, and what a destructor wakes or spawns.
+/// Tasks that wait, that are queued and that have not begun, with destructors that wake and spawn.
 #[test]
 fn dropping_the_runtime_drops_each_on_its_thread_once() {
     each_runtime(1, |runtime| {
@@ -496,7 +502,7 @@ fn it_inherits_the_class_and_may_say_otherwise() {
     });
 }
 
-/// A million wake-ups from other threads, none of which is lost.
+/// Thousands of wake-ups from other threads, none of which is lost.
 #[test]
 fn wakes_from_other_workers_and_from_outside_are_not_lost() {
     with_runtimes(|runtime| {
@@ -535,8 +541,8 @@ fn wakes_from_other_workers_and_from_outside_are_not_lost() {
     });
 }
 
-/// Each found another in the inbox when its poll began, had its budget cut short for it, and came no further than its first
-/// operation: for ever.
+/// Each task once found another one in the inbox when its poll began, and had its budget cut short
+/// for it. None came further than its first operation, for ever.
 #[test]
 fn background_tasks_pinned_to_one_worker_do_not_hold_each_other_up() {
     let _watch = watch();
@@ -554,8 +560,8 @@ fn background_tasks_pinned_to_one_worker_do_not_hold_each_other_up() {
     runtime.block_on(join_all(pinned)).into_iter().for_each(|task| task.unwrap());
 }
 
-/// The worker waits for whoever is just spawning a task on it, and whoever is refused drops the runtime, and so waits for the
-/// worker.
+/// The worker waits for the thread that is just spawning a task on it. That thread, whose task is
+/// refused, drops the runtime, and so waits for the worker.
 #[test]
 fn a_function_that_is_refused_may_drop_its_runtime() {
     let _watch = watch();
@@ -572,7 +578,7 @@ fn a_function_that_is_refused_may_drop_its_runtime() {
     started.wait();
     assert!(runtime.block_on(runtime.spawn(async { panic!("the last straw") })).is_err());
     let (handle, held) = (runtime.handle().clone(), alive.clone());
-    // In this order: the worker comes to its end while the runtime is being dropped.
+    // The order of the drops: the worker comes to its end while the runtime is being dropped.
     let goes = (on_drop(move || gate.open()), runtime, held);
     let refused = Builder::new().on_worker(0).spawn_pinned_on(move || async move { drop(goes) }, &handle);
     assert!(futures::executor::block_on(refused).unwrap_err().is_cancelled());

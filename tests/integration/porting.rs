@@ -1,4 +1,5 @@
-//! What `docs/porting.md` says of tokio and of this runtime, seen on both. A test has the name of its row.
+//! What `docs/porting.md` says of tokio and of this runtime, shown on both. A test has the name of
+//! its row.
 
 use futures::AsyncReadExt as _;
 use giveway::budget;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// tokio's, with one worker.
+/// Returns a tokio runtime with one worker.
 fn tokio() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
-/// In how many polls a future comes to its end.
+/// Returns in how many polls a future comes to its end.
 async fn polls_of(future: impl Future) -> usize {
     let (mut future, mut polls) = (pin!(future), 0);
     poll_fn(|cx| {
@@ -149,7 +150,7 @@ fn no_workers_or_no_blocking_threads() {
     }
 }
 
-/// That ours refuse both is tested in `macros/tests/cases/misuse.rs`, with what they say.
+/// `macros/tests/cases/misuse.rs` tests that our attributes refuse both, and what they say.
 #[test]
 fn attributes_on_functions_with_arguments_or_generics() {
     #[tokio::main(flavor = "current_thread")]
@@ -213,7 +214,7 @@ fn metrics() {
     assert_eq!((before.workers.len(), before.tasks), (1, 0), "a snapshot does not change");
     let since = ours.metrics().since(&before);
     assert_eq!((since.polls(), since.injector), (1, 0));
-    // Counted when it is over: something has to end it.
+    // A park is counted when it is over, so a task has to end it.
     eventually(|| {
         ours.block_on(ours.spawn(async {})).unwrap();
         ours.metrics().workers[0].parks > 0
@@ -243,7 +244,7 @@ fn tokio_io_empty_and_the_budget() {
     assert!(ours.block_on(ours.spawn(polls_of(polite))).unwrap() > 1);
 }
 
-/// Two branches: one spends the budget, and one is ready always.
+/// One of the two branches spends the budget, and the other is always ready.
 #[test]
 fn tokio_select_and_the_budget() {
     async fn rounds<F: Future>(spends: fn() -> F) -> (usize, usize) {
@@ -336,7 +337,7 @@ fn is_elapsed_of_a_sleep() {
     });
 }
 
-/// That it is so here is tested in `destructors.rs`, at length.
+/// `destructors.rs` tests at length that this is so here.
 #[test]
 fn the_id_in_destructors() {
     let _watch = watch();
@@ -355,7 +356,7 @@ fn the_id_in_destructors() {
     assert_eq!(recv(&ids), Some(id), "a future that is dropped by the shutdown");
 }
 
-/// A future that holds something when its poll panics.
+/// Returns a future that holds `held` when its poll panics.
 fn panics_holding(held: impl Send) -> impl Future<Output = ()> + Send {
     poll_fn(move |_| -> Poll<()> {
         let _part_of_the_future = &held;
@@ -363,7 +364,7 @@ fn panics_holding(held: impl Send) -> impl Future<Output = ()> + Send {
     })
 }
 
-/// That it is so here is tested in `destructors.rs`.
+/// `destructors.rs` tests that this is so here.
 #[test]
 fn thread_panicking_in_the_destructor_of_a_future_that_panics() {
     let _watch = watch();

@@ -1,4 +1,5 @@
-//! Dropping a runtime, from everywhere one can be dropped: every task is dropped once, where it should be.
+//! Dropping a runtime, on every thread and in every place where one can be dropped: each task is
+//! dropped exactly once, on a worker or on the dropping thread.
 
 use futures::task::{FutureObj, Spawn};
 use giveway::task::JoinHandle;
@@ -10,7 +11,8 @@ use std::sync::{Arc, mpsc};
 use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
 
-/// Tasks that wait, some held by their handle and some by a waker.
+/// Spawns a task for each of `values`, which owns the value and waits for ever. Returns when all
+/// tasks wait, with the handle of every second task. The others have no handle, only a waker.
 fn spawn_waiting(handle: &Handle, wakers: &Wakers, values: impl Iterator<Item: Send + 'static>) -> Vec<JoinHandle<()>> {
     let mut handles = Vec::new();
     for (i, value) in values.enumerate() {
@@ -24,6 +26,7 @@ fn spawn_waiting(handle: &Handle, wakers: &Wakers, values: impl Iterator<Item: S
     handles
 }
 
+/// Tasks that wait when the runtime is dropped, some of them without a handle.
 #[test]
 fn tasks_that_wait_are_dropped_once_each() {
     each_runtime(1, |runtime| {
@@ -35,8 +38,8 @@ fn tasks_that_wait_are_dropped_once_each() {
     });
 }
 
-/// Every worker is kept in a poll while tasks queue up in the injector, in a deque and in a slot; then the runtime is
-/// closed, and only then do the polls return.
+/// Every worker is kept in a poll while tasks queue up in the injector and in slots. Then the
+/// runtime is closed, and only after that do the polls return (`gate`).
 #[test]
 fn tasks_that_are_queued_or_running_are_dropped_once_each() {
     each_runtime(1, |runtime| {
@@ -67,7 +70,8 @@ fn tasks_that_are_queued_or_running_are_dropped_once_each() {
     });
 }
 
-/// What one test of dropping a runtime from somewhere needs: tasks that wait, and the news of their end.
+/// Spawns the tasks of a test that drops a runtime: twenty that wait. Returns handles of them, and
+/// a channel that gets the number of each task when the task is dropped.
 fn waiting_tasks(handle: &Handle) -> (Vec<JoinHandle<()>>, mpsc::Receiver<usize>) {
     let (dropped, drops) = mpsc::channel();
     let value = |i| {
@@ -76,7 +80,8 @@ fn waiting_tasks(handle: &Handle) -> (Vec<JoinHandle<()>>, mpsc::Receiver<usize>
     };
     let wakers = Wakers::default();
     let handles = spawn_waiting(handle, &wakers, (0..20).map(value));
-    // The wakers keep the tasks without handles; they are in the futures themselves.
+    // Tasks without a handle stay alive: each future owns a clone of `wakers`, and so the wakers of
+    // all.
     (handles, drops)
 }
 
@@ -87,7 +92,7 @@ fn assert_all_dropped(drops: &mpsc::Receiver<usize>) {
     assert_eq!(dropped, (0..20).collect::<Vec<_>>());
 }
 
-/// iroh-blobs 260: the runtime dropped on one of its own workers.
+/// iroh-blobs 260: the runtime is dropped on one of its own workers.
 #[test]
 fn a_task_may_drop_its_own_runtime() {
     each_runtime(1, |runtime| {
@@ -103,6 +108,7 @@ fn a_task_may_drop_its_own_runtime() {
     });
 }
 
+/// The runtime is owned by the future of one of its tasks, and dropped when that task is done.
 #[test]
 fn a_task_that_ends_may_own_its_runtime() {
     each_runtime(1, |runtime| {
@@ -116,6 +122,8 @@ fn a_task_that_ends_may_own_its_runtime() {
     });
 }
 
+/// The runtime is owned by a task that is aborted: the worker that drops the future drops the
+/// runtime.
 #[test]
 fn the_destructor_of_an_aborted_task_may_drop_its_runtime() {
     each_runtime(1, |runtime| {
@@ -128,6 +136,8 @@ fn the_destructor_of_an_aborted_task_may_drop_its_runtime() {
     });
 }
 
+/// The runtime is the output of one of its tasks. The handle is dropped before the poll returns
+/// (`gate`), so the worker drops the output.
 #[test]
 fn an_output_may_own_the_runtime_and_be_dropped_by_the_worker() {
     each_runtime(1, |runtime| {
@@ -172,6 +182,7 @@ fn its_own_block_on_may_drop_it() {
     });
 }
 
+/// The last of several `Arc`s of the runtime is dropped on another thread, in a task, or here.
 #[test]
 fn the_last_arc_may_go_on_any_thread() {
     each_runtime(1, |runtime| {
@@ -191,7 +202,8 @@ fn the_last_arc_may_go_on_any_thread() {
     });
 }
 
-/// compio PR 514: state was dropped on another thread, through an upgraded `Arc`.
+/// compio PR 514: state was dropped on another thread, through an upgraded `Arc`. Here destructors
+/// run on workers or on the thread that drops the runtime, and not on the monitor.
 #[test]
 fn tasks_are_dropped_on_a_worker_or_on_the_dropping_thread() {
     each_runtime(1, |runtime| {
@@ -218,7 +230,9 @@ fn tasks_are_dropped_on_a_worker_or_on_the_dropping_thread() {
     });
 }
 
-/// zed PR 60693: the awaiter of a task that was dropped while scheduled panicked.
+/// zed PR 60693: the awaiter of a task that was dropped while scheduled panicked. Every worker is
+/// kept in a poll while one task waits, is woken and thus queued, and another is queued since its
+/// spawn. The polls return only after the runtime is closed (`gate`).
 #[test]
 fn whoever_awaits_a_task_dropped_by_shutdown_gets_a_cancelled_error() {
     each_runtime(1, |runtime| {
@@ -252,6 +266,8 @@ fn whoever_awaits_a_task_dropped_by_shutdown_gets_a_cancelled_error() {
     });
 }
 
+/// However the spawn is made: the future is dropped before the spawn returns, and the handle is
+/// finished.
 #[test]
 fn spawning_after_shutdown_drops_the_future_and_gives_a_cancelled_error() {
     each_runtime(1, |runtime| {
@@ -279,6 +295,7 @@ fn spawning_after_shutdown_drops_the_future_and_gives_a_cancelled_error() {
     });
 }
 
+/// A waker may be called, cloned and dropped after its runtime has ended.
 #[test]
 fn wakers_may_outlive_the_runtime() {
     each_runtime(1, |runtime| {
@@ -310,6 +327,7 @@ fn a_thousand_runtimes_come_and_go() {
     }
 }
 
+/// The drop comes while workers have not reached their loop yet.
 #[test]
 fn a_runtime_may_be_dropped_while_its_workers_are_just_starting() {
     let _watch = watch();

@@ -1,4 +1,5 @@
-//! While the drop of a runtime waits, it says for what, on standard error: at first after a second, then again and again.
+//! While the drop of a runtime waits, it reports on standard error what it waits for: first after a
+//! second, then again after longer and longer pauses.
 
 use super::blocking::{limited, occupy_thread};
 use giveway::task::{Builder, Class};
@@ -10,21 +11,24 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-/// Gives the lines that this process writes to standard error from now on, in a process of its own.
+/// Redirects the standard error of this process, and returns a channel of the lines that are
+/// written to it from now on. Only for a test in a process of its own.
 fn lines_of_stderr() -> Receiver<String> {
     let mut ends = [0; 2];
-    // SAFETY: it writes two descriptors to an array of two.
+    // SAFETY: `pipe` writes two descriptors to its pointer; `ends` is a writable array of two.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: the descriptors are new, and nobody else's.
+    // SAFETY: a `File` must own an open descriptor. `pipe` has just opened these two, and no other
+    // code knows their numbers.
     let [read, write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
-    // SAFETY: both are descriptors; no memory is involved.
+    // SAFETY: the call takes no pointer. `write` is open. Descriptor 2 has no owner that closes it:
+    // std writes to standard error by this number.
     assert_eq!(unsafe { libc::dup2(write.as_raw_fd(), 2) }, 2);
     let (line, lines) = mpsc::channel();
     thread::spawn(move || BufReader::new(read).lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
     lines
 }
 
-/// The next line that says what the drop waits for.
+/// Returns the next line that says what the drop waits for.
 fn next(lines: &Receiver<String>) -> String {
     loop {
         let line = recv(lines);
@@ -34,7 +38,8 @@ fn next(lines: &Receiver<String>) -> String {
     }
 }
 
-/// Drops `runtime` elsewhere, hands the lines that it says to `look`, and then lets it come to its end.
+/// Drops `runtime` on another thread and passes `look` the lines that are written meanwhile. The
+/// drop must still wait when `look` returns. Then opens `release`, which lets the drop end.
 fn while_dropped(runtime: Runtime, release: &Gate, look: impl FnOnce(&Receiver<String>)) {
     let lines = lines_of_stderr();
     let dropper = thread::spawn(move || drop(runtime));
@@ -44,6 +49,7 @@ fn while_dropped(runtime: Runtime, release: &Gate, look: impl FnOnce(&Receiver<S
     dropper.join().unwrap();
 }
 
+/// The report names the task, its spawn location, its worker and how long its poll has gone on.
 #[test]
 fn a_drop_that_waits_for_a_poll_says_so_again_and_again() {
     isolated("shutdown_says::a_drop_that_waits_for_a_poll_says_so_again_and_again", || {
@@ -71,6 +77,7 @@ fn a_drop_that_waits_for_a_poll_says_so_again_and_again() {
     });
 }
 
+/// The only blocking thread is in a job, and three jobs are queued behind it. Two lines say so.
 #[test]
 fn a_drop_that_waits_for_blocking_jobs_says_so() {
     isolated("shutdown_says::a_drop_that_waits_for_blocking_jobs_says_so", || {
@@ -91,6 +98,8 @@ fn a_drop_that_waits_for_blocking_jobs_says_so() {
     });
 }
 
+/// One task's destructor does not return, and another task blocks in place on a thread that has
+/// lost its core. Each is named with what it does.
 #[test]
 fn a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so() {
     isolated("shutdown_says::a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so", || {
@@ -102,7 +111,8 @@ fn a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so() {
         let (waits, begins) = (gate.clone(), begun.clone());
         let call = async move {
             block_in_place(|| {
-                // The core is elsewhere from here on.
+                // The spawned task can run only on a thread that has taken this worker's core:
+                // after this line the core is elsewhere.
                 giveway::block_on(giveway::spawn(async {})).unwrap();
                 begins.open();
                 waits.wait();
@@ -112,7 +122,8 @@ fn a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so() {
         begun.wait();
         let mut said = Vec::new();
         while_dropped(runtime, &gate, |lines| {
-            // The destructor may not have begun when the first is said.
+            // The first report may come before the destructor has begun, so each name is waited
+            // for.
             for (name, what) in [("\"limpet\"", "in its destructor for "), ("\"ox\"", "blocks in place for ")] {
                 while said.iter().all(|line: &String| !line.contains(name)) {
                     said.push(next(lines));
@@ -124,6 +135,7 @@ fn a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so() {
     });
 }
 
+/// No task is left: the only worker is in the user's thread-stop hook.
 #[test]
 fn a_drop_that_waits_for_a_hook_says_so() {
     isolated("shutdown_says::a_drop_that_waits_for_a_hook_says_so", || {

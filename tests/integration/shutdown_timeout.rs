@@ -1,4 +1,4 @@
-//! Shutting down with a deadline: what is stuck is named, and everything else is gone.
+//! Shutting down with a deadline: the report names what is stuck, and everything else is dropped.
 
 use giveway::task::Builder;
 use giveway_tests::{
@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// A task that is in a poll until the gate opens. Returns when it is.
+/// Spawns a task whose poll does not return before `gate` opens. Returns when the task is in that
+/// poll.
 fn spawn_stuck(runtime: &giveway::Runtime, name: &str, gate: &Gate) -> giveway::task::JoinHandle<()> {
     let (busy, gate) = (Gate::new(), gate.clone());
     let in_poll = busy.clone();
@@ -23,6 +24,7 @@ fn spawn_stuck(runtime: &giveway::Runtime, name: &str, gate: &Gate) -> giveway::
     task
 }
 
+/// A shutdown with nothing stuck ends before its deadline.
 #[test]
 fn a_shutdown_that_comes_to_its_end_has_a_clean_report() {
     each_runtime(1, |runtime| {
@@ -37,6 +39,7 @@ fn a_shutdown_that_comes_to_its_end_has_a_clean_report() {
     });
 }
 
+/// A deadline that the clock cannot express is no deadline.
 #[test]
 fn a_timeout_beyond_the_end_of_time_waits() {
     each_runtime(1, |runtime| {
@@ -46,7 +49,8 @@ fn a_timeout_beyond_the_end_of_time_waits() {
     });
 }
 
-/// Also with a single worker, which then is the stuck one.
+/// Every task but the stuck one is dropped, queued or waiting. This includes the case of a single
+/// worker, which is then the stuck one.
 #[test]
 fn a_stuck_task_is_named_and_everything_else_is_gone() {
     each_runtime(1, |runtime| {
@@ -57,8 +61,9 @@ fn a_stuck_task_is_named_and_everything_else_is_gone() {
         let stuck = spawn_stuck(&runtime, "mule", &gate);
         let queued: Vec<_> = (0..10).map(|_| runtime.spawn(hold(alive.clone()))).collect();
 
-        // Nothing but the stuck task keeps a worker of several, so the rest is gone whatever the timeout; but the
-        // report of a short one may name workers that are still on their way out.
+        // With several workers, only one is kept in a poll, so the rest is dropped whatever the
+        // timeout is. But after a short timeout the report may also name workers that are still
+        // ending.
         let timeout = Duration::from_millis(100);
         let workers = runtime.handle().workers();
         let report = runtime.shutdown_timeout(timeout);
@@ -103,8 +108,9 @@ fn what_waits_behind_a_single_stuck_worker_is_dropped_before_the_report() {
     futures::executor::block_on(stuck).unwrap();
 }
 
-/// The thread that shuts down is in a task's destructor when the stuck worker comes back, finds that task registered,
-/// and waits for its end: somebody has to tell it.
+/// The thread that shuts down runs a task's destructor, which lets the stuck worker's poll return.
+/// The worker then finds that task registered, and sleeps until it has ended: the thread that shuts
+/// down has to wake the worker.
 #[test]
 fn a_worker_that_comes_back_while_others_drop_its_tasks_still_ends() {
     isolated("shutdown_timeout::a_worker_that_comes_back_while_others_drop_its_tasks_still_ends", || {
@@ -117,7 +123,8 @@ fn a_worker_that_comes_back_while_others_drop_its_tasks_still_ends() {
             let let_go = gate.clone();
             let _waiting = runtime.spawn(wakers.park(on_drop(move || {
                 let_go.open();
-                // Ample time for the worker to end its poll and find nothing left but this task.
+                // Mostly long enough for the worker to end its poll and find nothing left but this
+                // task.
                 dawdle(1_000);
             })));
             eventually(|| wakers.len() == 1);
@@ -129,6 +136,8 @@ fn a_worker_that_comes_back_while_others_drop_its_tasks_still_ends() {
     });
 }
 
+/// The runtime is shut down only when a worker is in the destructor (`entered`), which does not
+/// return before the report is there (`gate`).
 #[test]
 fn a_destructor_that_does_not_return_is_reported() {
     each_runtime(1, |runtime| {
@@ -141,7 +150,7 @@ fn a_destructor_that_does_not_return_is_reported() {
         }));
         let task = Builder::new().name("clinger").spawn_on(future, runtime.handle());
         eventually(|| wakers.len() == 1);
-        // Begun by an abort, so that it is a worker that is in it.
+        // The abort makes a worker run the destructor, and not the thread that shuts down.
         task.abort();
         entered.wait();
         let report = runtime.shutdown_timeout(Duration::ZERO);
@@ -152,6 +161,7 @@ fn a_destructor_that_does_not_return_is_reported() {
     });
 }
 
+/// The shutdown cannot wait for the poll that calls it, so it reports that poll as stuck.
 #[test]
 fn a_task_may_shut_its_own_runtime_down_and_finds_itself_in_the_report() {
     each_runtime(1, |runtime| {
@@ -168,7 +178,7 @@ fn a_task_may_shut_its_own_runtime_down_and_finds_itself_in_the_report() {
     });
 }
 
-/// It may hold a lock that their destructors want.
+/// The task may hold a lock that the destructors take.
 #[test]
 fn a_task_that_shuts_its_own_runtime_down_does_not_run_the_destructors_of_others() {
     let _watch = watch();
@@ -178,7 +188,7 @@ fn a_task_that_shuts_its_own_runtime_down_does_not_run_the_destructors_of_others
     let takes_lock = on_drop({
         let (lock, dropped) = (lock.clone(), dropped.clone());
         move || {
-            // Would be a deadlock on the thread that holds it.
+            // With `lock` this would be a deadlock on the thread that holds the lock.
             drop(lock.try_lock().expect("nobody holds the lock when this runs"));
             dropped.open();
         }
@@ -194,6 +204,8 @@ fn a_task_that_shuts_its_own_runtime_down_does_not_run_the_destructors_of_others
     dropped.wait();
 }
 
+/// `shutdown_background` returns while the task is in its poll. With several workers another worker
+/// drops the waiting task meanwhile; a single worker drops it after its poll.
 #[test]
 fn shutdown_in_the_background_does_not_wait_for_a_stuck_task() {
     each_runtime(1, |runtime| {
@@ -203,7 +215,7 @@ fn shutdown_in_the_background_does_not_wait_for_a_stuck_task() {
         let stuck = spawn_stuck(&runtime, "mule", &gate);
         let workers = runtime.handle().workers();
         runtime.shutdown_background();
-        // Another worker drops what waits; if there is none, the stuck one does when it comes back.
+        // Another worker drops `waiting`; if there is none, the stuck worker does after its poll.
         if workers == 1 {
             assert!(!waiting.is_finished());
             gate.open();
@@ -230,7 +242,8 @@ fn a_panic_beside_an_uncooperative_task_does_not_block_shutdown() {
     });
 }
 
-/// A stuck poll goes on after the report, on a runtime that nobody holds any more: it may wake and spawn all the same.
+/// A stuck poll goes on after the report, although the `Runtime` is gone. It may still wake tasks
+/// and spawn.
 #[test]
 fn a_stuck_task_may_go_on_to_wake_and_spawn() {
     each_runtime(1, |runtime| {
@@ -248,7 +261,8 @@ fn a_stuck_task_may_go_on_to_wake_and_spawn() {
         busy.wait();
         let _report = runtime.shutdown_timeout(Duration::ZERO);
         gate.open();
-        // Dropped where it awaits, or done before: the refused task is ready at once.
+        // The task is dropped where it awaits, or is done before that: the handle of the refused
+        // task is ready at once.
         match futures::executor::block_on(stuck) {
             Ok(refused) => assert!(refused.unwrap_err().is_cancelled()),
             Err(error) => assert!(error.is_cancelled()),
@@ -257,7 +271,9 @@ fn a_stuck_task_may_go_on_to_wake_and_spawn() {
     });
 }
 
-/// Until its future is gone, a task is not finished: awaiting it would wait.
+/// A task is not finished before its future is dropped: awaiting its handle would wait. The
+/// shutdown is in the destructor (`entered`) while `is_finished` is called, and the destructor
+/// returns after that (`gate`).
 #[test]
 fn a_task_is_not_finished_while_shutdown_is_in_its_destructor() {
     each_runtime(1, |runtime| {
@@ -278,7 +294,7 @@ fn a_task_is_not_finished_while_shutdown_is_in_its_destructor() {
     });
 }
 
-/// With a lock held that a task's destructor takes, the caller must not be the one who drops it.
+/// The caller holds a lock that destructors of tasks take, so it must not run them itself.
 #[test]
 fn shutdown_in_the_background_runs_no_destructor_on_the_caller() {
     each_runtime(2, |runtime| {
@@ -300,7 +316,8 @@ fn shutdown_in_the_background_runs_no_destructor_on_the_caller() {
     });
 }
 
-/// The caller drops what waits when every worker is held up, and is inside the runtime while it does.
+/// The caller drops the waiting tasks when every worker is in a poll. It does so inside the
+/// runtime, so that a spawn in a destructor goes to this runtime, and is refused.
 #[test]
 fn a_destructor_that_runs_on_the_caller_spawns_onto_the_runtime_that_refuses_it() {
     let runtime = giveway_tests::runtime(1);
@@ -319,7 +336,7 @@ fn a_destructor_that_runs_on_the_caller_spawns_onto_the_runtime_that_refuses_it(
     gate.open();
 }
 
-/// What says that it is finished does not make one wait.
+/// A handle whose `is_finished` returned true is ready when it is polled.
 #[test]
 fn a_handle_that_is_finished_is_ready_also_during_shutdown() {
     each_runtime(2, |runtime| {

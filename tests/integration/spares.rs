@@ -10,17 +10,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A runtime with as many spare workers as workers.
+/// Starts a runtime with as many spare workers as workers.
 fn runtime(workers: usize) -> Runtime {
     Builder::new().workers(workers).build().unwrap()
 }
 
-/// So many endless polls, each on a worker of its own by now.
+/// Starts `polls` polls that do not return. Returns when each has begun, on a worker of its own.
 fn endless(runtime: &Runtime, polls: usize) -> Endless {
     Endless::start(runtime, giveway::task::Builder::new, polls, polls)
 }
 
-/// Runs `test` with every worker of a runtime in a poll that does not return; afterwards no spare worker is left.
+/// Runs `test` with every worker of a runtime in a poll that does not return. Afterwards checks
+/// that the spare workers retire and that the runtime goes on as before.
 fn with_every_worker_held(test: impl Fn(&Runtime)) {
     for workers in worker_counts().into_iter().filter(|&workers| workers <= 8) {
         let watch = watch();
@@ -32,7 +33,6 @@ fn with_every_worker_held(test: impl Fn(&Runtime)) {
         assert!(runtime.metrics().spares_sent > 0);
         endless.end(&runtime);
         eventually(|| runtime.metrics().spares_at_work == 0);
-        // It goes on as before.
         runtime.block_on(runtime.spawn(async { giveway::yield_now().await })).unwrap();
         assert_eq!(runtime.metrics().monitor_rescues, 0, "wake-ups were lost\n{}", runtime.metrics());
     }
@@ -85,7 +85,8 @@ fn sockets_go_on_with_every_worker_in_an_endless_poll() {
     });
 }
 
-/// The tasks behind it are in its queue, which nobody but others can empty.
+/// The tasks are queued behind the endless poll, on the only worker: only a spare worker can run
+/// them.
 #[test]
 fn what_an_endless_poll_has_spawned_before_runs() {
     let _watch = watch();
@@ -109,7 +110,9 @@ fn what_an_endless_poll_has_spawned_before_runs() {
     runtime.block_on(task).unwrap();
 }
 
-/// A spare worker is a worker: its core can be lent, and another thread takes it.
+/// A spare worker is a worker: when it blocks in place, its core is lent, and another thread takes
+/// the core. Twice as many tasks as there are spare workers block until the gate opens, and before
+/// that a task runs beside them.
 #[test]
 fn a_blocking_call_on_a_spare_worker_leaves_its_core_to_others() {
     with_every_worker_held(|runtime| {
@@ -128,31 +131,36 @@ fn a_blocking_call_on_a_spare_worker_leaves_its_core_to_others() {
     });
 }
 
-/// A spare worker that waits in the reactor keeps the others from there. When it has retired, one of them has to go there.
+/// A spare worker that waits in the reactor keeps other workers out of it. When it has retired, one
+/// of them has to go there.
 #[test]
 fn a_timer_fires_though_the_spare_worker_in_the_reactor_has_retired() {
     for _ in 0..10 {
         let _watch = watch();
         let runtime = runtime(1);
         let endless = endless(&runtime, 1);
-        // Short polls, so that no second worker is wanted in the reactor.
+        // With short polls no second worker is wanted in the reactor.
         (0..100).for_each(|_| runtime.block_on(runtime.spawn(async {})).unwrap());
         let sleeps = runtime.spawn(async { giveway::time::sleep(Duration::from_millis(40)).await });
-        // The spare worker has polled it, and waits for it.
+        // True once the spare worker has polled any task. Nothing orders its poll of `sleeps`,
+        // after which it waits for the timer.
         eventually(|| runtime.metrics().spare_workers.iter().any(|spare| spare.polls > 0));
         endless.end(&runtime);
         runtime.block_on(sleeps).unwrap();
     }
 }
 
+/// One worker and two spare ones are in endless polls. A fourth task has no worker until these
+/// return.
 #[test]
 fn there_are_no_more_spare_workers_than_allowed() {
     let _watch = watch();
     let runtime = Builder::new().workers(1).max_spare_workers(2).build().unwrap();
-    // The third runs on the second spare worker.
+    // The worker and both spare workers have one each.
     let endless = endless(&runtime, 3);
     let stuck = runtime.spawn(async {});
-    // As long as the monitor takes to notice the third: nothing shows that it did, so this may pass too soon, never wrongly.
+    // About the time that the monitor takes to notice the third poll. Nothing shows when it has: on
+    // a slow machine the checks may come too early and miss a fault, but they never fail wrongly.
     thread::sleep(Duration::from_millis(50));
     let metrics = runtime.metrics();
     assert_eq!((metrics.spares_at_work, metrics.spares_sent), (2, 2), "{metrics}");
@@ -171,14 +179,16 @@ fn without_spare_workers_there_are_none() {
     let hook = move |_: &giveway::LongPoll| report.send(()).unwrap();
     let runtime = Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
     let endless = endless(&runtime, 1);
-    // It is reported when it has ended, or hangs: by then it was asked to return, and did not.
+    // A poll is reported when it has ended or counts as hanging: by then it was asked to return,
+    // and did not.
     let reported = Patience::new().keep_trying(|pause| reports.recv_timeout(pause).ok());
     assert!(reported.is_some(), "no long poll was reported");
     assert_eq!(runtime.metrics().spares_sent, 0);
     endless.end(&runtime);
 }
 
-/// A drop waits for a poll that does not return, wherever it is; what it waits for is said elsewhere.
+/// A shutdown takes polls on spare workers into account, and its report names them. What a drop
+/// prints meanwhile is tested in `shutdown_says.rs`.
 #[test]
 fn a_shutdown_names_the_polls_on_spare_workers_too() {
     let _watch = watch();
@@ -189,6 +199,7 @@ fn a_shutdown_names_the_polls_on_spare_workers_too() {
     stop.store(true, Relaxed);
 }
 
+/// The drop begins while the spare workers run tasks, or while they sleep.
 #[test]
 fn a_runtime_with_spare_workers_is_dropped_while_they_work_and_while_they_sleep() {
     for busy in [false, true] {
@@ -213,7 +224,7 @@ fn a_runtime_with_spare_workers_is_dropped_while_they_work_and_while_they_sleep(
     }
 }
 
-/// The last handle of a runtime goes away on a spare worker: it cannot wait for itself.
+/// A task on a spare worker drops the runtime: the drop cannot wait for the thread that it runs on.
 #[test]
 fn a_runtime_is_dropped_on_its_own_spare_worker() {
     let _watch = watch();

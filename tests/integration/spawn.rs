@@ -40,6 +40,7 @@ fn a_task_runs_though_its_handle_is_dropped() {
     });
 }
 
+/// A handle that was ready is used up: another poll panics, `abort` and the drop do nothing.
 #[test]
 fn a_handle_may_be_awaited_by_reference_and_not_again_once_ready() {
     with_runtimes(|runtime| {
@@ -53,6 +54,7 @@ fn a_handle_may_be_awaited_by_reference_and_not_again_once_ready() {
     });
 }
 
+/// The task is in its poll until the gate opens, so the first questions come before its end.
 #[test]
 fn a_handle_tells_its_id_name_and_whether_it_is_done() {
     with_runtimes(|runtime| {
@@ -91,6 +93,8 @@ fn ids_are_unique_wherever_tasks_are_spawned() {
     });
 }
 
+/// The first poll of the handle leaves a waker that does nothing. The second one, by a task,
+/// replaces it: only the last waker is called.
 #[test]
 fn a_handle_may_be_polled_by_one_waker_and_then_by_another() {
     with_runtimes(|runtime| {
@@ -108,11 +112,13 @@ fn a_handle_may_be_polled_by_one_waker_and_then_by_another() {
     });
 }
 
-/// The runtime that a task runs on, told by its worker count.
+/// Returns the worker count of the runtime that the calling task runs on, which tells the runtimes
+/// of a test apart.
 async fn here() -> usize {
     Handle::current().workers()
 }
 
+/// The current runtime is that of the innermost `enter`, `block_on` or task around the spawn.
 #[test]
 fn a_spawn_goes_to_the_current_runtime() {
     let _watch = watch();
@@ -122,7 +128,7 @@ fn a_spawn_goes_to_the_current_runtime() {
     assert_eq!(run(three.spawn(here())), 3);
     assert_eq!(run(three.handle().clone().spawn(here())), 3);
     assert_eq!(run(Builder::new().spawn_on(here(), five.handle())), 5);
-    // From within a task, and from a task to another runtime.
+    // From a task, to its own runtime and to another.
     let five_handle = five.handle().clone();
     let both = three.block_on(three.spawn(async move {
         let own = giveway::spawn(here()).await.unwrap();
@@ -132,10 +138,10 @@ fn a_spawn_goes_to_the_current_runtime() {
     }));
     let (own, other, entered) = both.unwrap();
     assert_eq!((own, other, run(entered)), (3, 5, 5), "a guard counts for more than the worker's own runtime");
-    // From within `block_on`, and after it.
+    // In `block_on`; and after it no runtime is current.
     assert_eq!(three.block_on(async { giveway::spawn(here()).await }).unwrap(), 3);
     assert!(Handle::try_current().is_none());
-    // Between enter and its end, one within another.
+    // While a guard of `enter` is alive, and one inside another.
     {
         let _outer = three.enter();
         assert_eq!(run(giveway::spawn(here())), 3);
@@ -239,7 +245,7 @@ fn tasks_are_spawned_from_destructors_and_hooks() {
     drop(task);
 }
 
-/// Deep recursion of spawns, wide bursts of spawns.
+/// Spawns that recurse, and a burst of spawns from one task.
 #[test]
 fn spawns_nest_and_fan_out() {
     fn tree(depth: u32) -> futures::future::BoxFuture<'static, u32> {

@@ -1,5 +1,5 @@
-//! The clauses of the work-stealing specification that need threads. Those that can be said of the plain data are in
-//! the executor's `sched/spec_tests.rs`, under the same names.
+//! The clauses of the work-stealing specification that need threads. The clauses about the plain
+//! data are tested in the executor's `sched/spec_tests.rs`, under the same names.
 
 use giveway_tests::{Gate, recv, with_runtimes, with_runtimes_of};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -14,7 +14,8 @@ fn l1_work_queued_on_a_worker_that_is_held_up_is_taken_by_an_idle_one() {
         let holder = runtime.spawn({
             let gate = gate.clone();
             async move {
-                // Into the slot, displaced into the deque by the next, and so on: only the last stays in the slot.
+                // Each spawn goes into the slot and displaces the one before into the deque: only
+                // the last stays in the slot.
                 for _ in 0..100 {
                     let done = done.clone();
                     giveway::spawn(async move { done.send(()).unwrap() });
@@ -22,7 +23,7 @@ fn l1_work_queued_on_a_worker_that_is_held_up_is_taken_by_an_idle_one() {
                 gate.wait();
             }
         });
-        // All hundred, the slot's too, while their worker does not come back.
+        // All hundred run while their worker is in its poll, the one in the slot too.
         (0..100).for_each(|_| recv(&finished));
         gate.open();
         runtime.block_on(holder).unwrap();
@@ -35,7 +36,7 @@ fn l2_the_monitor_frees_a_task_in_the_slot_of_a_worker_that_is_stuck() {
         let (done, finished) = mpsc::channel();
         let holder = runtime.spawn(async move {
             giveway::spawn(async move { done.send(()).unwrap() });
-            // A poll that ends only when the task in its own slot has run.
+            // The poll ends only when the task in its worker's slot has run.
             recv(&finished);
         });
         runtime.block_on(holder).unwrap();
@@ -49,11 +50,12 @@ fn l4_f3_a_task_from_outside_runs_though_every_worker_has_endless_work_of_its_ow
 
 #[test]
 fn l4_f3_a_task_from_outside_runs_though_every_poll_is_long_and_every_worker_is_helped() {
-    // Long enough for the monitor to see: the others come for what waits behind it.
+    // Long enough for the monitor to see each poll. Other workers then take what waits behind it.
     tasks_from_outside_run_beside(|| std::thread::sleep(Duration::from_millis(12)), 3);
 }
 
-/// Runs so many tasks from outside, one after the other, while every worker has four that do `work` in each of endless polls.
+/// Runs `tasks` tasks from outside, one after the other. Meanwhile four tasks for each worker are
+/// always runnable: each of their polls does `work` and yields.
 fn tasks_from_outside_run_beside(work: fn(), tasks: usize) {
     with_runtimes(|runtime| {
         let stop = Arc::new(AtomicBool::new(false));
@@ -88,7 +90,8 @@ fn s1_no_task_is_polled_by_two_workers_at_once() {
                 runtime.spawn(async {
                     let inside = Arc::new(AtomicBool::new(false));
                     for _ in 0..200 {
-                        // Wakers on other threads of this task, so that it is woken while it runs as well.
+                        // Tasks that other workers may run call the waker, so that it is also
+                        // called during the poll.
                         let mut polls = 0;
                         futures::future::poll_fn(|cx| {
                             assert!(!inside.swap(true, SeqCst), "two polls at once");
@@ -119,7 +122,7 @@ fn s2_no_task_is_lost_between_overflow_injector_and_thieves() {
             .map(|_| {
                 let ran = ran.clone();
                 runtime.spawn(async move {
-                    // Far beyond what a deque holds.
+                    // Far more than a deque holds.
                     let children: Vec<_> = (0..2_000)
                         .map(|_| {
                             let ran = ran.clone();
@@ -147,7 +150,8 @@ fn s2_no_task_is_lost_between_overflow_injector_and_thieves() {
 #[test]
 fn f1_an_idle_worker_helps_every_busy_one() {
     with_runtimes_of(2, |runtime| {
-        // All workers but one are held up, each by a task that has left work in its worker's deque.
+        // Every worker but one is kept in a poll of a task that has left work in its worker's
+        // deque.
         let gate = Gate::new();
         let (done, finished) = mpsc::channel();
         let holders: Vec<_> = (1..runtime.handle().workers())
@@ -172,7 +176,8 @@ fn f1_an_idle_worker_helps_every_busy_one() {
     });
 }
 
-/// Each would go on for ever by itself, in one poll: nothing that it waits for is ever late.
+/// No operation of these tasks ever waits, so each task would stay in one poll until all have
+/// started. With four tasks for each worker, not all can start before some poll ends.
 #[test]
 fn f2_tasks_that_never_wait_all_get_their_turns() {
     with_runtimes(|runtime| {
@@ -184,7 +189,8 @@ fn f2_tasks_that_never_wait_all_get_their_turns() {
                 runtime.spawn(async move {
                     started.fetch_add(1, SeqCst);
                     while started.load(SeqCst) < tasks {
-                        // Operations that are so long that it is the time which ends the poll, and not their number.
+                        // Operations that are so long that the time limit of a poll ends it, and
+                        // not their number.
                         let operation = Instant::now();
                         while operation.elapsed() < Duration::from_micros(200) {}
                         giveway::budget::consume().await;
@@ -223,7 +229,8 @@ fn f4_a_ping_pong_through_the_slot_does_not_starve_the_deque() {
                     }
                 }
             });
-            // Goes to the back of the only worker's deque again and again, beside the ping-pong.
+            // Each yield puts this task at the back of the only worker's deque, beside the
+            // ping-pong.
             for _ in 0..100 {
                 giveway::yield_now().await;
             }

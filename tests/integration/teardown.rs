@@ -1,4 +1,5 @@
-//! What user code may do while a runtime ends: destructors that do everything, and threads that know nothing of it.
+//! What user code may do while a runtime ends: destructors that use the runtime, and threads that
+//! know nothing of its end.
 
 use futures::task::Spawn;
 use giveway::task::{AbortHandle, Builder, JoinHandle};
@@ -12,7 +13,7 @@ use std::thread;
 
 type Task = (JoinHandle<()>, AbortHandle);
 
-/// tokio PR 2082: a lock was held while dropping tasks whose destructors wake other tasks.
+/// tokio PR 2082: a lock was held while tasks were dropped whose destructors wake other tasks.
 #[test]
 fn destructors_may_wake_every_other_task() {
     each_runtime(1, |runtime| {
@@ -32,7 +33,8 @@ fn destructors_may_wake_every_other_task() {
     });
 }
 
-/// compio PR 502: spawning from a destructor while the task list is being cleared.
+/// compio PR 502: a destructor spawned while the list of tasks was being cleared. Here the spawned
+/// futures are dropped too, and their handles get a cancelled error.
 #[test]
 fn destructors_may_spawn() {
     each_runtime(1, |runtime| {
@@ -58,6 +60,7 @@ fn destructors_may_spawn() {
     });
 }
 
+/// A hundred spawns, each in the destructor of the one before: shutdown refuses each.
 #[test]
 fn destructors_may_spawn_futures_whose_destructors_spawn() {
     struct Chain(u32, Alive);
@@ -105,6 +108,8 @@ fn destructors_may_drop_and_abort_other_tasks_and_drop_handles() {
     });
 }
 
+/// The outer task owns a second runtime and a handle of a task there; that task owns a handle of
+/// the first runtime.
 #[test]
 fn a_destructor_may_drop_another_runtime_and_that_one_this_ones_handles() {
     each_runtime(1, |first| {
@@ -119,7 +124,7 @@ fn a_destructor_may_drop_another_runtime_and_that_one_this_ones_handles() {
     });
 }
 
-/// What threads do to a runtime that is being dropped.
+/// Threads that act on a runtime while it is dropped.
 struct Storm {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -134,7 +139,8 @@ impl Storm {
             thread::spawn(move || {
                 act(0);
                 started.send(()).unwrap();
-                // Bounded, in case the drop takes its time: the storm is over then, and the test goes on.
+                // A bound, in case the drop takes long: then the storm ends before it, and the test
+                // goes on.
                 (1..20_000).take_while(|_| !stop.load(Relaxed)).for_each(&mut act);
             })
         };
@@ -149,7 +155,7 @@ impl Storm {
     }
 }
 
-/// How often each storm is raised, for each worker count.
+/// The most storms that are raised for each worker count.
 const STORMS: usize = 60;
 
 fn storms(storm: impl Fn(giveway::Runtime)) {
@@ -159,7 +165,8 @@ fn storms(storm: impl Fn(giveway::Runtime)) {
     }
 }
 
-/// async-executor 163: a waker pushes the task, then notifies through state that the push let another thread free.
+/// async-executor 163: a waker pushed the task, and then notified a worker through state that
+/// another thread may free after the push.
 #[test]
 fn threads_may_wake_while_the_runtime_is_dropped() {
     storms(|runtime| {
@@ -182,7 +189,8 @@ fn threads_may_wake_while_the_runtime_is_dropped() {
     });
 }
 
-/// async-executor 163: as above, where the waker that fires is the last thing that refers to the task.
+/// async-executor 163, at the drop of a waker: a waker that is the last reference to its task
+/// pushes the task when it is dropped, and then notifies a worker through the same state.
 #[test]
 fn threads_may_drop_the_last_waker_while_the_runtime_is_dropped() {
     isolated("teardown::threads_may_drop_the_last_waker_while_the_runtime_is_dropped", || {
@@ -205,7 +213,8 @@ fn threads_may_spawn_while_the_runtime_is_dropped() {
     storms(|runtime| {
         let alive = Alive::default();
         let (handle, held) = (runtime.handle().clone(), alive.clone());
-        // Kept, so that what is left in a queue is not dropped with the queue.
+        // Keeps the queues alive: a task that shutdown has left in one of them is not dropped with
+        // the queue, so the count shows it.
         let _kept = handle.clone();
         let storm = Storm::start(2, move |i| {
             let held = held.clone();
@@ -225,7 +234,8 @@ fn threads_may_spawn_while_the_runtime_is_dropped() {
     });
 }
 
-/// A named task is registered before it is queued: shutdown must not wait for one that will never be.
+/// A named task is registered before it is queued. Shutdown waits for registered tasks, so it must
+/// not wait for one that is refused and never queued.
 #[test]
 fn threads_may_spawn_named_tasks_while_the_runtime_is_dropped() {
     isolated("teardown::threads_may_spawn_named_tasks_while_the_runtime_is_dropped", || {
@@ -243,8 +253,8 @@ fn threads_may_spawn_named_tasks_while_the_runtime_is_dropped() {
     });
 }
 
-/// A named task is registered from its spawn, but not if it is refused: nobody would tell the last worker, which waits
-/// for everything that is registered, of its end.
+/// A named task is registered from its spawn on, but not if it is refused. The last worker waits
+/// for everything that is registered, and no thread would tell it of the end of a refused task.
 #[test]
 fn a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_ever() {
     isolated("teardown::a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_ever", || {
@@ -261,8 +271,9 @@ fn a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_eve
             let handle = runtime.handle().clone();
             let dropper = thread::spawn(move || drop(runtime));
             eventually(|| handle.status().is_err());
-            // Refused, so this destructor runs right here. It lets the last worker go, and gives it ample time to find
-            // nothing left but this task.
+            // This task is refused, so this destructor runs on this thread, in the spawn. It lets
+            // the last worker's poll return, and then gives that worker time to find nothing left
+            // but this task.
             let refused = on_drop(move || {
                 gate.open();
                 dawdle(2_000);
@@ -274,7 +285,8 @@ fn a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_eve
     });
 }
 
-/// Hooks run after a worker has left, and may wake tasks that other workers have not dropped yet.
+/// A thread-stop hook runs after its worker has left. It may wake tasks that other workers have not
+/// dropped yet, and spawn.
 #[test]
 fn a_thread_stop_hook_may_wake_and_spawn() {
     isolated("teardown::a_thread_stop_hook_may_wake_and_spawn", || {
@@ -300,10 +312,11 @@ fn a_thread_stop_hook_may_wake_and_spawn() {
     });
 }
 
-/// A task that was detached before its first poll, and then waits without leaving its waker anywhere: nothing refers to
-/// it but the runtime, which must neither lose it (its destructor has to run) nor look for it where it was freed.
+/// The tasks are detached before their first poll, and then wait without storing a waker. Only the
+/// runtime refers to such a task. It must not lose the task, whose destructor has to run, nor look
+/// for it in memory that was freed.
 ///
-/// In a process of its own, because what goes wrong is a use after free.
+/// In a process of its own, because a fault would be a use after free.
 #[test]
 fn a_detached_task_that_nobody_can_wake_is_dropped_at_the_latest_with_the_runtime() {
     isolated("teardown::a_detached_task_that_nobody_can_wake_is_dropped_at_the_latest_with_the_runtime", || {
@@ -323,7 +336,8 @@ fn a_detached_task_that_nobody_can_wake_is_dropped_at_the_latest_with_the_runtim
                 drop(of_churn);
             });
             (0..200).for_each(|_| recv(&all_polled));
-            // Fill memory that may have been freed with something else than it held.
+            // Overwrites memory that may have been freed, so that a use after free does not find
+            // the old contents.
             let churn: Vec<_> = (0..2_000).map(|_| vec![0x55_u8; 160]).collect();
             assert!(runtime.handle().status().is_ok());
             drop(runtime);

@@ -1,4 +1,4 @@
-//! Wake-ups: none is lost, whoever makes it, and whatever the task is doing at the time.
+//! Wake-ups: none is lost, wherever it comes from and whatever the task does at the time.
 
 use futures::task::AtomicWaker;
 use giveway_tests::{
@@ -25,16 +25,20 @@ fn work_queued_behind_a_rogue_poll_is_taken_by_another_worker() {
                 giveway::spawn(async move { ran.send(i).unwrap() });
             }
             drop(ran);
-            // The poll does not end before every one of them ran: those in the deque, those that overflowed into the
-            // injector, and the last one, which is in the slot.
+            // The poll does not end before all of them have run: those in the deque, those that
+            // overflowed into the injector, and the last one, in the slot.
             drain(&runs).len()
         });
         assert_eq!(runtime.block_on(rogue).unwrap(), 300);
     });
 }
 
-/// tokio 4941: a task in the slot of a worker that is stuck. (tokio stole it from every worker once, PR 7431, and took that
-/// back, PR 8100: see 8065 for what it cost. Here it is stolen from a worker that is stuck, and from no other.)
+/// tokio 4941: a task in the slot of a stuck worker. (tokio once stole it from every worker, PR
+/// 7431, and took that back, PR 8100: see 8065 for what it cost. Here it is stolen from a worker
+/// that is stuck, and from no other.)
+///
+/// Event order: `sleeper` has stored its waker (`waits`) before `rogue` wakes it, and the poll of
+/// `rogue` ends only after `sleeper` was polled again (`woken`).
 #[test]
 fn a_task_woken_into_the_slot_of_a_rogue_poll_is_taken_by_another_worker() {
     with_runtimes_of(2, |runtime| {
@@ -66,8 +70,8 @@ fn a_task_woken_into_the_slot_of_a_rogue_poll_is_taken_by_another_worker() {
     });
 }
 
-/// All workers but one are stuck, each with a task in its slot; the one that is left runs them all, and what comes from
-/// outside.
+/// Every worker but one is stuck, each with a task in its slot. The free worker runs all of these,
+/// and the tasks that come from outside.
 #[test]
 fn the_last_free_worker_serves_every_stuck_one() {
     with_runtimes_of(2, |runtime| {
@@ -85,8 +89,8 @@ fn the_last_free_worker_serves_every_stuck_one() {
     });
 }
 
-/// compio 948: a wake from another thread was lost on a stale "already scheduled" bit. Each wake here is needed for the
-/// next: one that is lost hangs the test.
+/// compio 948: a wake-up from another thread was lost on a stale "already scheduled" bit. Each
+/// wake-up here is needed for the next, so a lost one hangs the test.
 #[test]
 fn no_wake_from_another_thread_is_lost() {
     const ROUNDS: usize = 300;
@@ -122,8 +126,8 @@ fn no_wake_from_another_thread_is_lost() {
     });
 }
 
-/// Many threads wake the same few tasks without waiting for an answer: every wake is followed by a poll that began
-/// after it.
+/// Many threads wake the same few tasks and wait for no answer. Every wake-up is followed by a poll
+/// that began after it.
 #[test]
 fn a_stampede_of_wakes_loses_none() {
     const THREADS: usize = 4;
@@ -154,13 +158,15 @@ fn a_stampede_of_wakes_loses_none() {
                 });
             }
         });
-        // The last of all wakes had its poll, or these would never be ready.
+        // A task is ready only if a poll began after the last of all wake-ups.
         tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
     });
 }
 
-/// compio 948, in slow motion: woken in the middle of a poll, a task is polled again; and once more when it is woken
-/// after that, so that nothing is left marked.
+/// compio 948, step by step: a task that is woken in the middle of a poll is polled again. A
+/// wake-up after that has its poll too: no mark of the earlier ones is left.
+///
+/// Event order: the first poll hands over the waker and returns only after both wake-ups (`woken`).
 #[test]
 fn a_wake_while_running_means_another_poll() {
     with_runtimes(|runtime| {
@@ -173,7 +179,7 @@ fn a_wake_while_running_means_another_poll() {
             match count {
                 1 => {
                     hand_over.send(cx.waker().clone()).unwrap();
-                    // Twice, which is as good as once.
+                    // Two wake-ups in one poll, which count as one.
                     recv(&wakes);
                     recv(&wakes);
                 }
@@ -198,7 +204,8 @@ fn a_wake_while_running_means_another_poll() {
     });
 }
 
-/// tokio PR 6876: a worker parks while a task remains queued. Bursts, with idleness of all lengths in between.
+/// tokio PR 6876: a worker parks while a task remains queued. The pauses between the bursts have
+/// many lengths.
 #[test]
 fn no_worker_parks_while_a_task_is_queued() {
     const BURSTS: usize = 300;
@@ -218,14 +225,15 @@ fn no_worker_parks_while_a_task_is_queued() {
                 });
             }
             (0..2 * size).for_each(|_| _ = recv(&runs));
-            // Not to order anything: the next burst finds workers that search, that are going to sleep, that sleep.
+            // Orders nothing. It varies whether the next burst finds workers that search, that are
+            // going to sleep, or that sleep.
             dawdle((burst * 7) % 40);
         }
         assert!(runs.try_recv().is_err(), "each ran once");
     });
 }
 
-/// The same from several threads at once, each of which waits for its own.
+/// Bursts from several threads at once. Each thread waits for its own tasks.
 #[test]
 fn bursts_from_many_threads_all_run() {
     with_runtimes(|runtime| {
@@ -245,8 +253,8 @@ fn bursts_from_many_threads_all_run() {
     });
 }
 
-/// async-executor 103: two stores of the same waker drift apart. A future that leaves its waker with two others: either
-/// wakes it, and the one that is dropped unused takes nothing away.
+/// async-executor 103: two stores of the same waker drift apart. Here a future leaves its waker in
+/// two places. Either one wakes the task, also after the other was dropped unused.
 #[test]
 fn either_of_two_wakers_wakes() {
     with_runtimes(|runtime| {
@@ -284,7 +292,7 @@ fn either_of_two_wakers_wakes() {
     });
 }
 
-/// async-executor 103: a future moves from one task to another; what wakes it now is the waker of the second.
+/// async-executor 103: a future moves from one task to another. After that it wakes the second.
 #[test]
 fn a_future_that_moves_between_tasks_is_woken_where_it_is() {
     type Channel = async_channel::Receiver<u32>;
@@ -294,7 +302,7 @@ fn a_future_that_moves_between_tasks_is_woken_where_it_is() {
     with_runtimes(|runtime| {
         let (sender, channel) = async_channel::bounded(1);
         let moved = Arc::new(Mutex::new(Some(Box::pin(wait(channel)))));
-        // Polled once by a first task, which ends.
+        // The first task polls it once, and ends.
         let first = runtime.spawn({
             let moved = moved.clone();
             poll_fn(move |cx| {
@@ -317,7 +325,7 @@ fn a_future_that_moves_between_tasks_is_woken_where_it_is() {
     });
 }
 
-/// glommio 379: the reference count after `wake_by_ref` and then a drop.
+/// glommio 379: the reference count was wrong after `wake_by_ref` and a drop.
 #[test]
 fn the_future_is_freed_whatever_was_done_with_its_wakers() {
     fn nothing(_: &Waker) {}
@@ -352,7 +360,7 @@ fn the_future_is_freed_whatever_was_done_with_its_wakers() {
     });
 }
 
-/// Woken by a worker of another runtime, which has queues of its own.
+/// Each task is woken by a worker of the other runtime, which has other queues.
 #[test]
 fn tasks_of_two_runtimes_wake_each_other() {
     with_runtimes(|runtime| {
@@ -377,7 +385,7 @@ fn tasks_of_two_runtimes_wake_each_other() {
     });
 }
 
-/// A chain of tasks, each woken by the one before, through a runtime that is otherwise asleep.
+/// A chain of tasks, each woken by the one before, on a runtime that is otherwise asleep.
 #[test]
 fn a_chain_of_wakes_goes_through() {
     with_runtimes(|runtime| {
@@ -392,7 +400,8 @@ fn a_chain_of_wakes_goes_through() {
     });
 }
 
-/// `block_on`'s own future is woken from tasks and threads, and a wake that comes between two of them does no harm.
+/// The future of `block_on` is woken by tasks and by threads. A wake-up that comes late, between
+/// two calls of `block_on`, does no harm.
 #[test]
 fn block_on_is_woken_from_everywhere() {
     with_runtimes(|runtime| {
@@ -422,7 +431,7 @@ fn block_on_is_woken_from_everywhere() {
     });
 }
 
-/// `thread::unpark` and `thread::park` are the user's too.
+/// User code may unpark workers, and threads in `block_on`, at any time.
 #[test]
 fn stray_unparks_do_no_harm() {
     let _watch = watch();

@@ -1,10 +1,11 @@
-//! Tests that need a process of their own: they end it, fork it, measure it, or may bring it down.
+//! Tests that need a process of their own, because they end it, fork it, measure it, or may crash
+//! it.
 
 use giveway_patience::WaitingFor;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 
-/// Set in the child to the test that it is to run.
+/// Set in the child process, to the name of the test that it runs.
 const VARIABLE: &str = "GIVEWAY_TEST_CHILD";
 
 /// How a child process ended.
@@ -12,7 +13,7 @@ const VARIABLE: &str = "GIVEWAY_TEST_CHILD";
 pub struct Child {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it wrote, both streams.
+    /// What it wrote to standard output, then what it wrote to standard error.
     pub output: String,
 }
 
@@ -24,10 +25,11 @@ impl Child {
     }
 }
 
-/// Runs `body` in a process of its own, with `variables` set, and returns how that ended.
+/// Runs `body` in a process of its own, with `variables` in its environment, and returns how the
+/// process ended.
 ///
-/// `test` is the full name of the calling test: the child runs this very test, in which this function runs `body` and
-/// returns `None`.
+/// `test` is the full name of the calling test. The child runs the same test; in the child this
+/// function runs `body` and returns `None`.
 #[track_caller]
 pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> Option<Child> {
     if std::env::var(VARIABLE).is_ok_and(|name| name == test) {
@@ -43,7 +45,8 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || done.send(child.wait_with_output()));
     let Some(output) = waiting.patience().keep_trying(|pause| ended.recv_timeout(pause).ok()) else {
-        // SAFETY: no memory is involved. The thread above has not reaped the child, so its number is still its own.
+        // SAFETY: the call takes no pointer. `pid` names the child and no other process: its number
+        // is not reused before the child is reaped, and the thread above, which reaps it, has not.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         let output = ended.recv().map(|output| format!("{output:?}"));
         panic!("the child of {test} did not end, something hangs: {output:?}");
@@ -54,7 +57,8 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
     Some(Child { status: output.status, output: text })
 }
 
-/// Runs `body` in a process of its own, so that a crash or a hang is one failed test and not the end of all.
+/// Runs `body` in a process of its own, so that a crash or a hang fails this test and does not end
+/// the whole test run.
 #[track_caller]
 pub fn isolated(test: &str, body: impl FnOnce()) {
     if let Some(child) = in_child(test, &[], body) {

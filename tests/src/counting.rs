@@ -1,4 +1,4 @@
-//! Counters and a log, for tests that say how often or in which order.
+//! Counters and a log, for tests that assert how often or in which order something happened.
 
 use crate::on_drop;
 use std::future::{Future, poll_fn};
@@ -6,22 +6,23 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Counts polls. A task that gives way is polled once more for it.
+/// Counts polls. Each time a task gives way, it is polled once more.
 #[derive(Debug, Clone, Default)]
 pub struct Polls(Arc<AtomicUsize>);
 
 impl Polls {
-    /// How many there were.
+    /// Returns the number of polls so far.
     pub fn count(&self) -> usize {
         self.0.load(SeqCst)
     }
 
-    /// `future`, whose polls are counted here.
+    /// Awaits `future`, and counts its polls.
     pub async fn of<F: Future>(self, future: F) -> F::Output {
         self.at_most(usize::MAX, future).await
     }
 
-    /// Like [`Self::of`], and panics when there are more than `limit`: a livelock fails and does not hang.
+    /// Like [`Self::of`], but panics at more than `limit` polls, so that a livelock fails the test
+    /// and does not hang it.
     pub async fn at_most<F: Future>(self, limit: usize, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|cx| {
@@ -32,7 +33,7 @@ impl Polls {
     }
 }
 
-/// What happened, in order.
+/// The events of a test, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -42,12 +43,12 @@ impl Log {
         self.0.lock().unwrap().push(event.into());
     }
 
-    /// All events so far.
+    /// Returns all events so far.
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    /// Whether `event` has happened.
+    /// Returns whether `event` has happened.
     pub fn has(&self, event: &str) -> bool {
         self.0.lock().unwrap().iter().any(|happened| happened == event)
     }
@@ -59,28 +60,28 @@ impl Log {
     }
 }
 
-/// One drop counter for each of a number of tasks.
+/// A drop counter for each of several tasks.
 #[derive(Debug, Clone)]
 pub struct Drops(Arc<Vec<AtomicUsize>>);
 
 impl Drops {
-    /// Counters for so many tasks.
+    /// Makes counters for `tasks` tasks.
     pub fn of(tasks: usize) -> Self {
         Self(Arc::new((0..tasks).map(|_| AtomicUsize::new(0)).collect()))
     }
 
-    /// A value whose drop counts for this task.
+    /// Returns a value whose drop is counted for `task`.
     pub fn counter(&self, task: usize) -> impl Send + use<> {
         let drops = self.0.clone();
         on_drop(move || _ = drops[task].fetch_add(1, SeqCst))
     }
 
-    /// Whether each counter has counted one drop, and no more.
+    /// Returns whether each counter has counted exactly one drop.
     pub fn all_once(&self) -> bool {
         self.0.iter().all(|count| count.load(SeqCst) == 1)
     }
 
-    /// Fails the test unless each counter counted one drop.
+    /// Fails the test unless each counter has counted exactly one drop.
     #[track_caller]
     pub fn assert_each_once(&self) {
         let counts: Vec<_> = self.0.iter().map(|count| count.load(SeqCst)).collect();

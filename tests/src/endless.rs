@@ -1,4 +1,4 @@
-//! Polls that do not return until they are told to.
+//! Polls that do not return before the test stops them.
 
 use crate::eventually;
 use giveway::Runtime;
@@ -6,17 +6,18 @@ use giveway::task::{Builder, JoinHandle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Tasks that compute in one poll until they are told to stop.
+/// Tasks that compute in a single poll until they are stopped.
 #[derive(Debug)]
 pub struct Endless {
-    /// Has the polls return.
+    /// Set to have the polls return.
     pub stop: Arc<AtomicBool>,
     /// The tasks.
     pub tasks: Vec<JoinHandle<()>>,
 }
 
 impl Endless {
-    /// Spawns `tasks` tasks by `builder`, and returns when at least `begun` of them are in their polls.
+    /// Spawns `tasks` tasks with `builder`, and returns when at least `begun` of them are in their
+    /// polls.
     #[track_caller]
     pub fn start(runtime: &Runtime, builder: impl Fn() -> Builder, tasks: usize, begun: usize) -> Self {
         let (stop, counter) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -25,7 +26,7 @@ impl Endless {
             async move {
                 counter.fetch_add(1, Relaxed);
                 while !stop.load(Relaxed) {
-                    // The suite shares its CPUs; the worker does not notice.
+                    // Offers the CPU to the other tests. For the worker it is still one poll.
                     std::thread::yield_now();
                 }
             }
@@ -35,7 +36,7 @@ impl Endless {
         Self { stop, tasks }
     }
 
-    /// Has the polls return, and waits for the tasks.
+    /// Makes the polls return, and waits for the tasks.
     pub fn end(self, runtime: &Runtime) {
         self.stop.store(true, Relaxed);
         for task in self.tasks {

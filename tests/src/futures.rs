@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug)]
 pub struct OnDrop<F: FnOnce()>(Option<F>);
 
-/// Runs `f` when the value is dropped.
+/// Returns a value that runs `f` when it is dropped.
 pub fn on_drop<F: FnOnce()>(f: F) -> OnDrop<F> {
     OnDrop(Some(f))
 }
@@ -20,7 +20,7 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-/// Waits for ever with `value` in its hands. Keep the task's handle: nothing else refers to the task.
+/// Waits for ever, and owns `value`. Keep the task's handle: nothing else refers to the task.
 pub async fn hold<T>(value: T) {
     let _value = value;
     std::future::pending::<()>().await;
@@ -31,38 +31,39 @@ pub async fn hold<T>(value: T) {
 pub struct Wakers(Arc<Mutex<Vec<Waker>>>);
 
 impl Wakers {
-    /// How many have been left here.
+    /// Returns how many wakers have been stored.
     pub fn len(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no waker has been stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies of all of them.
+    /// Returns a clone of each waker.
     pub fn all(&self) -> Vec<Waker> {
         self.0.lock().unwrap().clone()
     }
 
-    /// Takes all of them out.
+    /// Removes and returns all wakers.
     pub fn take(&self) -> Vec<Waker> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Wakes them all by reference, without the lock.
+    /// Wakes all of them by reference, without holding the lock.
     pub fn wake_all(&self) {
         self.all().iter().for_each(Waker::wake_by_ref);
     }
 
-    /// A future that leaves its waker here at its first poll, waits for ever, and drops `value` at its end.
+    /// Returns a future that stores its waker here at its first poll, then waits for ever. It owns
+    /// `value`.
     pub fn park<T>(&self, value: T) -> Parked<T> {
         Parked { wakers: self.clone(), left: false, _value: value }
     }
 }
 
-/// See [`Wakers::park`].
+/// A future that waits for ever: from [`Wakers::park`].
 #[derive(Debug)]
 pub struct Parked<T> {
     wakers: Wakers,

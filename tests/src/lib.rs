@@ -1,7 +1,8 @@
-//! What the integration tests share: gates to order events by, a watch over hangs, child processes, and a way to run a
-//! test with several worker counts.
+//! Helpers of the integration tests: gates that order events, detection of hangs, child processes,
+//! and runs of a test with several worker counts.
 //!
-//! What is called a hang is said in `giveway-patience`: no limit here is one that a slow machine could reach.
+//! `giveway-patience` defines what a hang is. No limit here can be reached because a machine is
+//! slow.
 
 #![expect(clippy::missing_panics_doc, reason = "helpers of tests panic where the test fails")]
 
@@ -27,10 +28,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// A timeout for calls that take one, where it must not come to that. A [`watch`] notices a hang long before.
+/// A timeout that must not expire, for calls that require one. A [`watch`] notices a hang long
+/// before.
 pub const HANG: Duration = Duration::from_secs(24 * 3600);
 
-/// The worker counts that a test is run with: `GIVEWAY_TEST_WORKERS` (a list, `1,2,8,64`), or a few of each kind.
+/// Returns the worker counts to run tests with: those of `GIVEWAY_TEST_WORKERS` (a list such as
+/// `1,2,8,64`), or else 1, 2 and 8.
 pub fn worker_counts() -> Vec<usize> {
     match std::env::var("GIVEWAY_TEST_WORKERS") {
         Ok(list) => list.split(',').map(|n| n.trim().parse().expect("GIVEWAY_TEST_WORKERS lists numbers")).collect(),
@@ -38,12 +41,13 @@ pub fn worker_counts() -> Vec<usize> {
     }
 }
 
-/// Runs `test` with a fresh runtime of each worker count, checks that no wake-up was lost, and drops the runtime.
+/// Runs `test` with a new runtime of each worker count. After it, checks that no wake-up was lost,
+/// and drops the runtime.
 pub fn with_runtimes(test: impl Fn(&giveway::Runtime)) {
     with_runtimes_of(1, test);
 }
 
-/// Like [`with_runtimes`], for tests that need at least so many workers.
+/// Like [`with_runtimes`], for tests that need at least `least` workers.
 pub fn with_runtimes_of(least: usize, test: impl Fn(&giveway::Runtime)) {
     each_watched(least, |runtime, watch| {
         let handle = runtime.handle().clone();
@@ -54,7 +58,7 @@ pub fn with_runtimes_of(least: usize, test: impl Fn(&giveway::Runtime)) {
     });
 }
 
-/// Gives `test` a runtime of each worker count, at least `least`, to end as it likes.
+/// Passes `test` a runtime of each worker count, at least `least`. The test owns it, and ends it.
 pub fn each_runtime(least: usize, test: impl Fn(giveway::Runtime)) {
     each_watched(least, |runtime, _| test(runtime));
 }
@@ -68,33 +72,34 @@ fn each_watched(least: usize, test: impl Fn(giveway::Runtime, &Watch)) {
     }
 }
 
-/// A runtime with so many workers, and no spare ones: a worker that a test keeps in a poll is not replaced.
+/// Starts a runtime with `workers` workers and no spare ones: a worker that a test keeps in a poll
+/// is not replaced.
 pub fn runtime(workers: usize) -> giveway::Runtime {
     giveway::Builder::new().workers(workers).max_spare_workers(0).build().expect("a runtime starts")
 }
 
-/// A one-way gate for threads and tasks: closed until somebody opens it.
+/// A one-way gate for threads and tasks: closed until [`Gate::open`], then open for good.
 #[derive(Debug, Clone)]
 pub struct Gate(std::sync::Arc<(std::sync::Mutex<bool>, std::sync::Condvar)>);
 
 impl Gate {
-    /// A closed gate.
+    /// Returns a closed gate.
     pub fn new() -> Self {
         Self(std::sync::Arc::default())
     }
 
-    /// Opens it for good.
+    /// Opens the gate for good.
     pub fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();
     }
 
-    /// Whether somebody has opened it.
+    /// Returns whether the gate is open.
     pub fn is_open(&self) -> bool {
         *self.0.0.lock().unwrap()
     }
 
-    /// Blocks the thread until the gate is open. On a worker this is a poll that does not return.
+    /// Blocks the thread until the gate is open. In a task this is a poll that does not return.
     #[track_caller]
     pub fn wait(&self) {
         let (open, opened) = &*self.0;
@@ -110,10 +115,10 @@ impl Default for Gate {
     }
 }
 
-/// Counts its own drop in an `Arc`: `Arc::strong_count` tells how many are alive.
+/// A value whose clones can be counted: `Arc::strong_count` tells how many have not been dropped.
 pub type Alive = std::sync::Arc<()>;
 
-/// Receives, or calls it a hang.
+/// Receives a message, or fails the test if that hangs.
 #[track_caller]
 pub fn recv<T>(receiver: &mpsc::Receiver<T>) -> T {
     let came = Patience::new().keep_trying(|pause| match receiver.recv_timeout(pause) {
@@ -123,7 +128,7 @@ pub fn recv<T>(receiver: &mpsc::Receiver<T>) -> T {
     came.expect("nothing came: something hangs").expect("every sender is gone")
 }
 
-/// Receives until every sender is gone, or calls it a hang.
+/// Receives until every sender has been dropped, or fails the test if that hangs.
 #[track_caller]
 pub fn drain<T>(receiver: &mpsc::Receiver<T>) -> Vec<T> {
     let mut all = Vec::new();
@@ -139,7 +144,8 @@ pub fn drain<T>(receiver: &mpsc::Receiver<T>) -> Vec<T> {
     all
 }
 
-/// Looks again and again until `happened`, for what cannot send a message; or calls it a hang.
+/// Calls `happened` until it returns true, or fails the test if that hangs. For events that cannot
+/// send a message.
 #[track_caller]
 pub fn eventually(happened: impl Fn() -> bool) {
     const AWAKE: Duration = Duration::from_secs(1);
@@ -148,8 +154,8 @@ pub fn eventually(happened: impl Fn() -> bool) {
         if happened() {
             return Some(());
         }
-        // Awake at first, because what is waited for is mostly about to happen. Not for ever: a process in which a thread
-        // looks all the time does not look like one that hangs.
+        // The thread stays awake at first, because most events happen soon. Then it sleeps between
+        // looks: a process with a thread that is always busy would not be recognized as hanging.
         if start.elapsed() < AWAKE {
             std::thread::yield_now();
         } else {
@@ -169,7 +175,7 @@ pub fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     }
 }
 
-/// The message of a panic, if it has one.
+/// Returns the message of a panic, or `(no text)`.
 pub fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no text)".into())

@@ -1,4 +1,5 @@
-//! The pages, as doc tests: the Rust on them compiles and runs. `tests/documents/pages.rs` notices a page that is missing.
+//! The pages as doc tests: their Rust code is compiled and run. `tests/documents/pages.rs` fails if
+//! a page is missing here.
 
 #[doc = include_str!("../../README.md")]
 mod readme {}

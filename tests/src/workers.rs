@@ -1,4 +1,4 @@
-//! Runtimes of which it is known what every worker does.
+//! Runtimes in which the test controls what every worker does.
 
 use crate::{Gate, recv, watch, worker_counts};
 use giveway::task::JoinHandle;
@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Runs `body` as a task of a runtime with one worker, which is therefore busy whenever `body` runs.
+/// Runs `body` as a task of a runtime with one worker, so that no worker is idle while `body` runs.
 #[track_caller]
 pub fn on_one_worker<F>(body: F) -> F::Output
 where
@@ -15,14 +15,15 @@ where
     F::Output: Send + 'static,
 {
     let _watch = watch();
-    // A poll that is long on a loaded machine stays there too.
+    // Without these settings a poll that is long because the machine is loaded would get a spare
+    // worker, and later polls could move to lowered threads.
     let builder = Builder::new().workers(1).max_spare_workers(0).preempt_background(false);
     let runtime = builder.build().expect("a runtime starts");
     runtime.block_on(runtime.spawn(body)).unwrap()
 }
 
-/// Gives `test` a runtime of each worker count, at least `least`, whose yield points do not look at the clock: only an
-/// interrupt makes them look at another worker's queue.
+/// Calls `test` with a runtime of each worker count, at least `least`. Its yield points look at
+/// other workers' queues only after an interrupt: the interval of their timed look is an hour.
 pub fn each_strict(least: usize, test: impl Fn(Runtime)) {
     let mut counts: Vec<_> = worker_counts().into_iter().map(|workers| workers.max(least)).collect();
     counts.dedup();
@@ -34,19 +35,20 @@ pub fn each_strict(least: usize, test: impl Fn(Runtime)) {
     }
 }
 
-/// Runs `f` on a thread of its own and waits for it. In a task: its poll goes on meanwhile, and what `f` spawns or wakes
-/// goes into the injector.
+/// Runs `f` on a thread of its own, and blocks until it returns. Tasks that `f` spawns or wakes go
+/// into the injector. Called in a task, it keeps the task's poll going meanwhile.
 pub fn outside<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(f).join().unwrap())
 }
 
-/// Keeps so many workers in a poll each until `gate` opens. Returns when they are.
+/// Keeps each of `workers` workers in a poll until `gate` opens. Returns when all are in their
+/// polls.
 #[track_caller]
 pub fn occupy(handle: &Handle, workers: usize, gate: &Gate) -> Vec<JoinHandle<()>> {
     spawn_waiting(handle, workers, gate, |wait| wait())
 }
 
-/// Has so many tasks block in place until `gate` opens. Returns when they do.
+/// Spawns `tasks` tasks that block in place until `gate` opens. Returns when all of them block.
 #[track_caller]
 pub fn block_in_place(handle: &Handle, tasks: usize, gate: &Gate) -> Vec<JoinHandle<()>> {
     spawn_waiting(handle, tasks, gate, |wait| giveway::block_in_place(wait))

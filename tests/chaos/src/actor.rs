@@ -1,4 +1,4 @@
-//! A task that does one thing after another, as its own random numbers say.
+//! An actor: a task that performs one act after another, chosen by its own random numbers.
 
 use crate::acts::{ACTS, TOTAL_WEIGHT};
 use crate::ledger::{Expected, Fate, Receipt, Ticket};
@@ -9,35 +9,36 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How often each act was made.
+/// How often each act of [`ACTS`] was performed.
 pub(crate) static MADE: [AtomicU64; ACTS.len()] = [const { AtomicU64::new(0) }; ACTS.len()];
 
-/// A task that was started, and what its handle is expected to say.
+/// A task that was started, and what its handle is expected to report.
 pub(crate) struct Started {
     pub(crate) handle: JoinHandle<Receipt>,
     pub(crate) expected: Expected,
 }
 
 impl Started {
-    /// Asks for its end.
+    /// Aborts the task.
     pub(crate) fn abort(&mut self) {
         self.expected.aborted = true;
         self.handle.abort();
     }
 
-    /// Waits for it, and compares. False if its runtime ended first.
+    /// Waits for the task, and checks its result. Returns false if the task ended because its
+    /// runtime did.
     pub(crate) async fn join(self) -> bool {
         let result = self.handle.await;
         self.expected.check(result)
     }
 }
 
-/// The one who acts.
+/// A task that performs acts.
 pub(crate) struct Actor {
     pub(crate) world: Arc<World>,
     pub(crate) random: Random,
     number: u64,
-    // How many tasks it has started.
+    /// How many tasks the actor has started.
     tasks: u64,
     doing: Arc<Doing>,
 }
@@ -47,7 +48,7 @@ impl Actor {
         Self { world: world.clone(), random, number, tasks: 0, doing: world.register(number) }
     }
 
-    /// Makes so many acts, or fewer if the runtime closes.
+    /// Performs `acts` acts, or fewer if the runtime closes.
     pub(crate) async fn play(mut self, acts: u64) {
         for _ in 0..acts {
             if self.world.closes() {
@@ -72,7 +73,7 @@ impl Actor {
         chosen.expect("the weights add up")
     }
 
-    /// An entry in the books for a new task.
+    /// Makes the ledger's entry for a new task.
     pub(crate) fn ticket(&mut self, fate: Fate) -> (Ticket, Expected) {
         self.tasks += 1;
         let number = self.number << 32 | self.tasks;
@@ -80,7 +81,7 @@ impl Actor {
         (Ticket::new(&self.world, number, fate), expected)
     }
 
-    /// Starts a task, in one of the ways there are.
+    /// Starts a task that ends as `fate` says, in one of the ways to spawn.
     pub(crate) fn start(&mut self, fate: Fate, body: impl Future<Output = ()> + Send + 'static) -> Started {
         let (ticket, expected) = self.ticket(fate);
         let task = with_ticket(ticket, body);
@@ -90,7 +91,7 @@ impl Actor {
             16..24 => self.world.handle().spawn_background(task),
             24..32 => Builder::new().name("named").spawn(task),
             32..40 => Builder::new().class(Class::Foreground).spawn_on(task, self.world.handle()),
-            // Each poll is a context switch or two.
+            // Rare, because each poll costs a context switch or two.
             40 => Builder::new().preemptible(true).spawn(task),
             41 => Builder::new().preemptible(true).name("named").spawn_on(task, self.world.handle()),
             _ => giveway::spawn(task),
@@ -99,7 +100,7 @@ impl Actor {
     }
 }
 
-/// A task that ends as its ticket says, after `body`.
+/// Runs `body`, then ends as the ticket says.
 pub(crate) async fn with_ticket(ticket: Ticket, body: impl Future<Output = ()>) -> Receipt {
     body.await;
     match ticket.fate() {

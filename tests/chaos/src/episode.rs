@@ -1,4 +1,4 @@
-//! The life of one runtime, from its start to the checks after its end.
+//! An episode: the life of one runtime, from its start to the checks after its end.
 
 use crate::actor::{Actor, Started, with_ticket};
 use crate::failure::{Told, ensure, fail};
@@ -43,7 +43,7 @@ const ENDINGS: [Ending; 10] = [
     Ending::OnOutsider,
 ];
 
-/// Runs one episode after another until it is time.
+/// Runs one episode after another until `end`.
 pub(crate) fn run_until(end: Instant, thread: usize, options: &Options, outsiders: &Outsiders, roll_call: &RollCall) {
     let mut number = 0;
     while Instant::now() < end {
@@ -62,7 +62,7 @@ pub(crate) fn run_until(end: Instant, thread: usize, options: &Options, outsider
     roll_call.leave();
 }
 
-/// Runs one inside of a runtime.
+/// Runs an episode inside of the runtime `parent`.
 pub(crate) fn run_inside(parent: Arc<World>, name: String, random: Random) {
     let outsiders = parent.outsiders.clone();
     run(&World::new(name, Some(parent), outsiders), random, 4);
@@ -82,7 +82,7 @@ fn run(world: &Arc<World>, mut random: Random, most_workers: usize) {
     let own_acts = random.below(if world.depth == 0 { 40 } else { 4 });
     if abrupt {
         world.expect_the_end();
-        // In the middle of whatever they do then.
+        // Waits for a random number of ticks, and ends the runtime whatever the actors do then.
         let ticks = random.below(if world.depth == 0 { 4_000 } else { 40 });
         world.enter("waits for the middle");
         wait_until(|| world.ticks() > ticks || actors.iter().all(|actor| actor.handle.is_finished()));
@@ -91,7 +91,7 @@ fn run(world: &Arc<World>, mut random: Random, most_workers: usize) {
         }
     } else {
         world.enter("waits for its actors");
-        // This thread acts too, in the future of `block_on`.
+        // This thread performs acts as well, in the future of `block_on`.
         runtime.block_on(own.play(own_acts));
         for actor in actors.drain(..) {
             runtime.block_on(actor.join());
@@ -102,7 +102,7 @@ fn run(world: &Arc<World>, mut random: Random, most_workers: usize) {
     world.close();
     world.enter("ends");
     end(world, runtime, ending, &mut random, abrupt);
-    // Their handles have outlived the runtime.
+    // The handles of these actors have outlived the runtime.
     for actor in actors {
         if random.once_in(2) {
             block_in_place(|| futures::executor::block_on(actor.join()));
@@ -123,7 +123,7 @@ fn builder(world: &Arc<World>, random: &mut Random, most_workers: usize, hooks: 
         .blocking_keep_alive(Duration::from_millis(random.pick(&[1, 20, 500])))
         .on_thread_start(move || _ = starts.fetch_add(1, SeqCst))
         .on_thread_stop(move || _ = stops.fetch_sub(1, SeqCst))
-        // Reports go nowhere: polls are long on purpose.
+        // Discards reports: polls are long on purpose.
         .on_long_poll(|_| ());
     if random.once_in(3) {
         builder = builder.wide_look_interval(random.pick(&[Duration::ZERO, Duration::from_secs(3_600)]));
@@ -136,7 +136,7 @@ fn builder(world: &Arc<World>, random: &mut Random, most_workers: usize, hooks: 
         builder = builder.on_task_panic(move |_| -> PanicPolicy {
             match number % 4 {
                 0 => std::panic::resume_unwind(Box::new(Told(number))),
-                // Not where all are waited for.
+                // Shuts down only in an abrupt episode: in others every actor is awaited.
                 1 => world.upgrade().map_or(PanicPolicy::Continue, |world| world.after_a_panic()),
                 _ => PanicPolicy::Continue,
             }
@@ -161,7 +161,8 @@ fn start_actors(world: &Arc<World>, runtime: &Runtime, random: &mut Random) -> V
         .collect()
 }
 
-/// Waits, out of the way if this is a thread of another runtime. The watch notices if that is for ever.
+/// Waits until `happened`. On a worker of an outer runtime it blocks in place, so that another
+/// thread can run that worker's tasks. The watch notices if it never happens.
 fn wait_until(happened: impl Fn() -> bool) {
     block_in_place(|| {
         let mut pause = Duration::from_micros(20);
@@ -197,21 +198,22 @@ fn end(world: &Arc<World>, runtime: Runtime, ending: Ending, random: &mut Random
             holds.abort();
         }
         Ending::InParentTask => match &world.parent {
-            // Out of the way: what this waits for may wait for a task of the parent's.
+            // In place, so that the parent's other tasks go on: the drop may wait for one of them.
             Some(parent) => drop(parent.handle().spawn(async move { block_in_place(|| drop(runtime)) })),
             None => block_in_place(|| drop(runtime)),
         },
-        // Not to wait there: what it would wait for may wait for that outsider.
+        // Without waiting: what the shutdown would wait for may wait for that outsider.
         Ending::OnOutsider => world.outsiders.run(random, move || runtime.shutdown_background()),
     }
 }
 
-/// The runtime is gone, or about to be. Nothing of it may be left.
+/// Waits until the runtime is gone, and checks that nothing of it is left.
 fn check(world: &Arc<World>, ending: Ending, abrupt: bool, hooks: &AtomicI64) {
     world.enter("waits for its last task");
     wait_until(|| world.ledger.balances());
     world.enter("waits for its threads");
-    // As many have stopped as have started, too: a thread that has just started has no name yet.
+    // The hooks must balance too: a thread that has just started has no name yet, so `threads_of`
+    // does not count it.
     wait_until(|| threads_of(world.number) == 0 && hooks.load(SeqCst) == 0);
     world.enter("is gone");
     let metrics = world.handle().metrics();

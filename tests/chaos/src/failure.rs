@@ -1,4 +1,4 @@
-//! The end of a soak that has found something.
+//! Failure: ends a soak that has found a fault.
 
 use crate::world;
 use giveway_patience::threads;
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static SEED: OnceLock<u64> = OnceLock::new();
 
-/// The payload of every panic that an act makes on purpose, with a number to know it by.
+/// The payload of every planned panic, with a number that identifies it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told(pub(crate) u64);
 
-/// From now on a panic that nobody was told to make ends the soak.
+/// Installs a panic hook that ends the soak at every panic whose payload is not [`Told`].
 pub(crate) fn expect_told_panics(seed: u64) {
     SEED.get_or_init(|| seed);
     let default = take_hook();
@@ -25,7 +25,8 @@ pub(crate) fn expect_told_panics(seed: u64) {
     }));
 }
 
-/// Ends the process with a report of everything that goes on. The first to come here does.
+/// Ends the process with a report of all runtimes and threads. The first caller does; later callers
+/// are parked.
 pub(crate) fn fail(what: &str) -> ! {
     static FAILED: AtomicBool = AtomicBool::new(false);
     if FAILED.swap(true, SeqCst) {
@@ -44,12 +45,12 @@ pub(crate) fn fail(what: &str) -> ! {
         say(&world.describe());
     }
     say(&format!("threads:\n{}", threads()));
-    // Not `exit`: what would run then belongs to threads that still run.
-    // SAFETY: ends the process, and touches no memory.
+    // Not `exit`: it would run destructors of data that running threads still use.
+    // SAFETY: `_exit` takes no pointer, runs no handler and does not return.
     unsafe { libc::_exit(1) }
 }
 
-/// Ends the soak unless this holds.
+/// Fails the soak unless the condition holds.
 macro_rules! ensure {
     ($holds:expr, $($what:tt)+) => {
         if !$holds {

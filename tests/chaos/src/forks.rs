@@ -1,4 +1,5 @@
-//! Processes that fork. In children of the soak: a fork copies one thread of many, and must not copy the soak.
+//! Processes that fork. They are child processes of the soak, because the soak itself must not be
+//! forked: a fork copies only one of its threads.
 
 use crate::failure::ensure;
 use crate::options::Options;
@@ -15,13 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the soak waits between two of them.
+/// The time between two processes that fork.
 const EVERY: Duration = Duration::from_secs(7);
 
-/// How many there were.
+/// How many processes that fork have ended.
 pub(crate) static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// Starts such a process now and then, until it is time.
+/// Starts a process that forks every [`EVERY`], until `end`.
 pub(crate) fn run_until(end: Instant, options: &Options) {
     let mut random = Random::of(&[options.seed, u64::MAX - 1]);
     while Instant::now() < end {
@@ -49,7 +50,8 @@ pub(crate) fn run_until(end: Instant, options: &Options) {
     }
 }
 
-/// Is such a process: a runtime with tasks, timers and jobs, and forks from several places.
+/// The process that forks: runs a runtime with tasks, timers and jobs, and forks from several
+/// places.
 pub(crate) fn act(seed: u64) -> ExitCode {
     crate::failure::expect_told_panics(seed);
     let mut random = Random::of(&[seed]);
@@ -64,7 +66,7 @@ pub(crate) fn act(seed: u64) -> ExitCode {
         let fork = move || {
             let mut pair = Some(pair);
             in_fork(|| {
-                // Its own copy of the parent's.
+                // Closes the child's copy of the parent's sockets.
                 drop(pair.take());
                 child(&handle, &mut own);
             });
@@ -83,7 +85,7 @@ pub(crate) fn act(seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A word from one end of the pair to the other.
+/// Sends a word from one end of the pair to the other.
 async fn round_trip((one, other): &(UnixStream, UnixStream)) {
     let (mut one, mut other, mut word) = (one, other, [0; 4]);
     let (read, written) = futures::join!(one.read_exact(&mut word), async {
@@ -93,7 +95,7 @@ async fn round_trip((one, other): &(UnixStream, UnixStream)) {
     ensure!(read.is_ok() && written.is_ok() && word == *b"word", "a socket beside a fork: {read:?}, {written:?}");
 }
 
-/// Something of everything, and waits for it.
+/// Runs tasks, a timer and a blocking job, and waits for them.
 fn load(runtime: &Runtime, random: &mut Random) {
     let tasks: Vec<_> = (0..1 + random.small(31)).map(|n| runtime.spawn(async move { n })).collect();
     let nap = crate::acts::nap(random);
@@ -106,7 +108,7 @@ fn load(runtime: &Runtime, random: &mut Random) {
     });
 }
 
-/// What the child of a fork does: the old runtime refuses, and a new one works.
+/// Checks, in the child of a fork, that the old runtime refuses tasks and that a new one works.
 fn child(old: &giveway::Handle, random: &mut Random) {
     let refused = catch_unwind(AssertUnwindSafe(|| old.spawn(async {}))).is_err();
     assert!(refused, "a runtime from before the fork took a task");
@@ -116,27 +118,30 @@ fn child(old: &giveway::Handle, random: &mut Random) {
     drop(runtime);
 }
 
-/// Runs `body` in the child of a fork, which must end well.
+/// Forks, runs `body` in the child, and checks that the child succeeds.
 fn in_fork(body: impl FnOnce()) {
-    // SAFETY: the child runs on with a copy of this thread only. It uses no lock that another thread may have held but
-    // those of the allocator, which the C library frees; nor does what it calls in `body`.
+    // SAFETY: the child continues with a copy of this thread only, so it must not use a lock that
+    // another thread held at the fork. Neither this function nor `body` does, except for those of
+    // the allocator, which the C library releases in the child.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // The soak's own would look at what this process does not have.
+        // Replaces the soak's panic hook, which would inspect threads that do not exist here.
         std::panic::set_hook(Box::new(|panic| {
             if !panic.to_string().contains("was started before a fork") {
                 eprintln!("in the child of a fork: {panic}");
             }
         }));
         let outcome = catch_unwind(AssertUnwindSafe(body));
-        // SAFETY: ends the child here, without what belongs to its parent.
+        // SAFETY: `_exit` takes no pointer and does not return. It runs no destructors or handlers
+        // of the parent.
         unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
     }
     ensure!(pid > 0, "a fork failed");
     let waiting = WaitingFor::child(pid.cast_unsigned());
     let mut status = 0;
     let ended = waiting.patience().keep_trying(|_| {
-        // SAFETY: `status` is ours to be written to, and the child is ours to wait for.
+        // SAFETY: the pointer is to `status`, which this function may write to. `pid` is a child of
+        // this process.
         let waited = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
         if waited == 0 {
             thread::sleep(Duration::from_millis(1));
@@ -144,7 +149,8 @@ fn in_fork(body: impl FnOnce()) {
         (waited != 0).then_some(waited)
     });
     if ended.is_none() {
-        // SAFETY: no memory is involved. The child has not been waited for, so its number is still its own.
+        // SAFETY: the call takes no pointer. `waitpid` has not reaped the child, so `pid` still
+        // names it and no other process.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     ensure!(ended == Some(pid), "the child of a fork hangs");

@@ -1,8 +1,9 @@
-//! The books of one runtime: which tasks were started in it, and how they ended.
+//! The ledger of one runtime: which tasks were started in it, and how they ended.
 //!
-//! Every task owns a [`Ticket`]. It is used up when the task finishes, and notes how the task ended if it is dropped before.
-//! What the task gives back is a [`Receipt`] with the same number. When a runtime is gone there is neither a ticket nor a
-//! receipt of it, and as many ends as tickets.
+//! Every task owns a [`Ticket`]. Finishing the task uses the ticket up. A ticket that is dropped
+//! before records how the task ended. The output of the task is a [`Receipt`] with the same number.
+//! When a runtime is gone, no ticket and no receipt of it exists, and the recorded ends are as many
+//! as the tickets.
 
 use crate::failure::{Told, ensure};
 use crate::world::World;
@@ -10,18 +11,18 @@ use giveway::task::JoinError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
-/// What becomes of a task.
+/// How a task is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It finishes, unless it is aborted or its runtime ends.
+    /// The task finishes, unless it is aborted or its runtime ends.
     Finishes,
-    /// It finishes, and its output panics if it is dropped unread.
+    /// The task finishes, and its output panics if it is dropped unread.
     FinishesWithBomb,
-    /// It panics, unless it is aborted or its runtime ends.
+    /// The task panics, unless it is aborted or its runtime ends.
     Panics,
-    /// It is aborted, or goes with its runtime.
+    /// The task waits until it is aborted or its runtime ends.
     Held,
-    /// The same, and its destructor panics.
+    /// Like [`Self::Held`], and the future's destructor panics.
     HeldWithBomb,
 }
 
@@ -32,23 +33,23 @@ pub(crate) struct Ledger {
     finished: AtomicU64,
     panicked: AtomicU64,
     cancelled: AtomicU64,
-    // Receipts that exist.
+    /// How many receipts exist.
     receipts: AtomicI64,
 }
 
 impl Ledger {
-    /// How many tasks were started.
+    /// Returns how many tasks were started.
     pub(crate) fn started(&self) -> u64 {
         self.started.load(SeqCst)
     }
 
-    /// How many have ended.
+    /// Returns how many tasks have ended.
     pub(crate) fn ended(&self) -> u64 {
         self.finished.load(SeqCst) + self.panicked.load(SeqCst) + self.cancelled.load(SeqCst)
     }
 
-    /// Whether every task that was started has ended, and nothing of any is left. Ends are read first: a task that is started
-    /// meanwhile makes this false.
+    /// Returns whether every task that was started has ended, and no output is left. The ends are
+    /// read before the starts, so that a task that is started meanwhile makes this false.
     pub(crate) fn balances(&self) -> bool {
         let ended = self.ended();
         ended == self.started() && self.receipts.load(SeqCst) == 0
@@ -67,14 +68,15 @@ impl Ledger {
     }
 }
 
-/// A task's own entry in the books.
+/// A task's entry in the ledger: owned by the task's future.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     world: Arc<World>,
     number: u64,
     fate: Fate,
-    // It has finished, or is about to panic because it was told to.
+    /// The task has finished: its end is recorded already.
     used: bool,
+    /// The task is about to panic as planned.
     panics: bool,
 }
 
@@ -84,12 +86,12 @@ impl Ticket {
         Self { world: world.clone(), number, fate, used: false, panics: false }
     }
 
-    /// How the task is to end.
+    /// Returns how the task is to end.
     pub(crate) fn fate(&self) -> Fate {
         self.fate
     }
 
-    /// The task is over.
+    /// Records that the task finished, and makes its output.
     pub(crate) fn finish(mut self) -> Receipt {
         ensure!(
             matches!(self.fate, Fate::Finishes | Fate::FinishesWithBomb),
@@ -104,7 +106,7 @@ impl Ticket {
         Receipt { world: self.world.clone(), number: self.number, bomb: self.fate == Fate::FinishesWithBomb }
     }
 
-    /// The task panics as it was told to.
+    /// Records the task's planned panic, and panics.
     pub(crate) fn panic(mut self) -> ! {
         self.panics = true;
         let payload = Box::new(Told(self.number));
@@ -127,7 +129,7 @@ impl Drop for Ticket {
     }
 }
 
-/// What a task that finished gives back.
+/// The output of a task that finished.
 #[derive(Debug)]
 pub(crate) struct Receipt {
     world: Arc<World>,
@@ -136,7 +138,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Reads it.
+    /// Reads the receipt, which then does not panic.
     fn number(mut self) -> u64 {
         self.bomb = false;
         self.number
@@ -152,18 +154,19 @@ impl Drop for Receipt {
     }
 }
 
-/// What a handle is expected to say.
+/// What the handle of a task is expected to report.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) world: Arc<World>,
     pub(crate) number: u64,
     pub(crate) fate: Fate,
-    /// Somebody has asked for its end.
+    /// Whether the task has been aborted.
     pub(crate) aborted: bool,
 }
 
 impl Expected {
-    /// Compares with what the handle says. True if the task came to its own end, and not to that of its runtime.
+    /// Compares `result` with what is expected. Returns false if the task ended because its runtime
+    /// did.
     #[track_caller]
     pub(crate) fn check(&self, result: Result<Receipt, JoinError>) -> bool {
         let place = std::panic::Location::caller();

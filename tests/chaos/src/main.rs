@@ -1,28 +1,35 @@
-//! The chaos soak: everything that a program may do to a runtime, at random and at once, for as long as it is told.
+//! The chaos soak: does everything that a program may do to a runtime, at random and concurrently,
+//! for a given time.
 //!
-//! `.ci/chaos` runs it: ten minutes by default, `--for 8h`, `--seed N`, `--episode T.N` for one episode again and again.
+//! `.ci/chaos` runs it. Options: `--for 8h` (ten minutes by default), `--seed N`, and
+//! `--episode T.N` to repeat one episode.
 //!
 //! # How it works
 //!
-//! Some threads each run *episodes* (`episode.rs`). An episode builds a runtime, sets *actors* loose in it (`actor.rs`), and
-//! ends the runtime: when the actors are done or in the middle of everything, from here or from any other place, also from
-//! its own threads. An actor is a task that makes a number of *acts* (`acts/`): spawns, cancels, panics, timers, sockets with
-//! faults, blocking calls, nested runtimes. *Outsiders* (`outsiders.rs`) are threads that know nothing of runtimes, and wake
-//! what they were given, also when it is long gone. Child processes fork (`forks.rs`).
+//! Several threads each run *episodes* (`episode.rs`). An episode builds a runtime, starts *actors*
+//! in it (`actor.rs`), and ends the runtime: after the actors are done or while they act, from the
+//! thread of the episode or from another place, including the runtime's own threads. An actor is a
+//! task that performs a number of *acts* (`acts/`): spawns, cancels, panics, timers, sockets with
+//! faults, blocking calls, nested runtimes. *Outsiders* (`outsiders.rs`) are threads of no runtime;
+//! they wake the wakers that they are given, also long after the task is gone. Child processes fork
+//! (`forks.rs`).
 //!
 //! # What is checked
 //!
-//! - Nothing is lost: each task holds a *ticket* (`ledger.rs`), and when its runtime is gone every ticket was used once:
-//!   finished, panicked as told, or cancelled. A handle says the same as the ticket. Every wake-up arrives: an episode in
-//!   which nothing happens for a minute, while the machine gives this process its CPUs, ends the soak with a dump (`watch.rs`).
-//! - Nothing leaks: no future and no output outlives its runtime, and no thread; descriptors, threads and memory are what
-//!   they were whenever all episodes pause (`roll_call.rs`).
+//! - Nothing is lost. Each task holds a *ticket* (`ledger.rs`). When its runtime is gone, every
+//!   ticket has been used once: the task finished, panicked as planned, or was cancelled. The
+//!   task's handle reports the same. Every wake-up arrives: if nothing happens in an episode for a
+//!   minute, although the process gets CPU time, the soak fails with a dump (`watch.rs`).
+//! - Nothing leaks. No future, no output and no thread outlives its runtime. Whenever all episodes
+//!   pause, the numbers of descriptors and threads and the memory are what they were at first
+//!   (`roll_call.rs`).
 //! - Nothing was rescued: [`monitor_rescues`](giveway::metrics::Metrics::monitor_rescues) is zero.
 //!
 //! # Replay
 //!
-//! What an actor does depends on the seed, the numbers of the thread, the episode and the actor, and on nothing else. The order
-//! in which threads run is the machine's: a seed replays the load, not the race.
+//! What an actor does depends only on the seed and on the numbers of the thread, the episode and
+//! the actor. The order in which threads run depends on the machine: a seed replays the load, not
+//! the race.
 
 mod actor;
 mod acts;
@@ -60,7 +67,8 @@ fn main() -> ExitCode {
 }
 
 fn soak(options: &Options) {
-    // Timers that outlive their runtime go to the default one: its threads are there from the beginning to the end.
+    // Timers that outlive their runtime move to the default runtime. It is started now, so that its
+    // threads exist before the first count of threads.
     giveway::block_on(giveway::time::sleep(Duration::from_millis(1)));
     let start = Instant::now();
     let outsiders = outsiders::Outsiders::start(options.seed);

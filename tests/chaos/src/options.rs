@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,27 +9,27 @@ const USAGE: &str = "usage: giveway-chaos [--for TIME] [--seed N] [--workers N] 
   --threads N    how many threads run episodes, by default 2
   --episode T.N  this episode of this thread, again and again";
 
-/// What to do.
+/// What the process is to do.
 pub(crate) enum Command {
     Soak(Options),
-    /// To be a process that forks, for a soak that has started it.
+    /// Be a process that forks: the soak starts such processes.
     Fork {
         seed: u64,
     },
 }
 
-/// How to soak.
+/// The options of a soak.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) time: Duration,
     pub(crate) seed: u64,
     pub(crate) workers: usize,
     pub(crate) threads: usize,
-    /// The thread and the number of the only episode to run.
+    /// The thread and number of the only episode to run.
     pub(crate) episode: Option<(usize, u64)>,
 }
 
-/// Reads the arguments. The error is for the user.
+/// Parses the arguments. The error is a message for the user.
 pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut options = Options {
@@ -66,7 +66,7 @@ fn episode(text: &str) -> Result<(usize, u64), String> {
     Ok((number(thread)? as usize, number(episode)?))
 }
 
-/// A time such as `90s`, `10m` or `8h`.
+/// Parses a time such as `90s`, `10m` or `8h`.
 fn time(text: &str) -> Result<Duration, String> {
     let (digits, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
     let seconds = match unit {

@@ -1,4 +1,5 @@
-//! Threads that belong to no runtime: they wake what they were given, at once and late, once and often, and run errands.
+//! Outsiders: threads of no runtime. They wake the wakers that they are given, at once or late,
+//! once or several times, and run closures.
 
 use crate::random::Random;
 use crate::world::lock;
@@ -8,25 +9,25 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::thread;
 
-/// How many there are.
+/// The number of outsiders.
 const THREADS: usize = 2;
 
-/// How many wakers each keeps, to wake them when nobody waits for it any more.
+/// How many wakers each outsider keeps, to wake them when no task waits for them any more.
 const KEPT: usize = 256;
 
 enum Errand {
-    /// To be woken `times` times, and perhaps again later.
+    /// Wake `waker` `times` times, and perhaps again later.
     Wake {
         waker: Waker,
         times: usize,
     },
     Run(Box<dyn FnOnce() + Send>),
-    /// To let go of all wakers, and say so.
+    /// Drop all kept wakers, and confirm it through the sender.
     Forget(Sender<()>),
     Stop,
 }
 
-/// The threads.
+/// A handle to the outsiders: a sender to each, and their threads.
 #[derive(Clone)]
 pub(crate) struct Outsiders(Arc<Vec<Sender<Errand>>>, Arc<Mutex<Vec<thread::JoinHandle<()>>>>);
 
@@ -43,22 +44,22 @@ impl Outsiders {
     }
 
     fn send(&self, random: &mut Random, errand: Errand) {
-        // They are there as long as anybody has this.
+        // The outsiders run until `stop`, so the send succeeds.
         let _there = self.0[random.index(THREADS)].send(errand);
     }
 
-    /// Has one of them wake this some times, and perhaps again when it is too late.
+    /// Has one outsider wake `waker` a few times, and perhaps again after its task is gone.
     pub(crate) fn wake(&self, random: &mut Random, waker: Waker) {
         let times = random.small(4);
         self.send(random, Errand::Wake { waker, times });
     }
 
-    /// Has one of them run this.
+    /// Has one outsider run `errand`.
     pub(crate) fn run(&self, random: &mut Random, errand: impl FnOnce() + Send + 'static) {
         self.send(random, Errand::Run(Box::new(errand)));
     }
 
-    /// Has them let go of everything. Returns when they have.
+    /// Has all outsiders drop the wakers that they keep. Returns when they have.
     pub(crate) fn forget(&self) {
         let (forgotten, all) = mpsc::channel();
         for outsider in self.0.iter() {
@@ -98,7 +99,8 @@ fn run(errands: &Receiver<Errand>, mut random: Random) {
                 } else {
                     waker.wake();
                 }
-                // One that was left here before: its task may be done, its runtime may be closing, or gone.
+                // Wakes one that was kept earlier: its task may be done, its runtime may be closing
+                // or gone.
                 if !kept.is_empty() && random.once_in(2) {
                     let late = random.index(kept.len());
                     if random.once_in(2) { kept[late].wake_by_ref() } else { kept.swap_remove(late).wake() }

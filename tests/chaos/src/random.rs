@@ -1,11 +1,11 @@
-//! Random numbers of which each actor has its own, made from the seed and the actor's number.
+//! Random numbers. Each actor has its own sequence, derived from the seed and the actor's number.
 
-/// SplitMix64: small, and different seeds give unrelated sequences.
+/// The generator SplitMix64: small, and different seeds give unrelated sequences.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The sequence of these numbers.
+    /// Returns the sequence that belongs to `numbers`.
     pub(crate) fn of(numbers: &[u64]) -> Self {
         let mut random = Self(0);
         for number in numbers {
@@ -14,7 +14,7 @@ impl Random {
         random
     }
 
-    /// A sequence for a child of whoever has this one.
+    /// Derives a new, independent sequence.
     pub(crate) fn child(&mut self) -> Self {
         Self(self.next())
     }
@@ -27,27 +27,28 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not zero.
+    /// Returns a number below `n`. `n` must not be zero.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// The same for indices and counts.
+    /// Returns a number below `n`, for indices and counts. `n` must not be zero.
     pub(crate) fn index(&mut self, n: usize) -> usize {
         self.below(n as u64) as usize
     }
 
-    /// True once in `n` times.
+    /// Returns true with a probability of one in `n`.
     pub(crate) fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these.
+    /// Returns one of the elements of `of`.
     pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())]
     }
 
-    /// Mostly small numbers, at most `most`: each bit fewer is as likely.
+    /// Returns a number of at most `most`, mostly a small one: each number of bits is equally
+    /// likely.
     pub(crate) fn small(&mut self, most: usize) -> usize {
         let bits = 1 + self.index(most.ilog2() as usize + 1);
         (self.index(1 << bits)).min(most)

@@ -1,4 +1,5 @@
-//! Now and then all episodes pause, and what the process has is counted: threads, descriptors, memory.
+//! The roll call: now and then all episodes pause, and the threads, descriptors and memory of the
+//! process are counted.
 
 use crate::failure::ensure;
 use crate::outsiders::Outsiders;
@@ -7,19 +8,20 @@ use std::fs;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often.
+/// The time between two roll calls.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The first one comes sooner: what it finds is what all others are compared with.
+/// The time before the first roll call, with which all others are compared.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// Memory may grow by so much from the first to any other: the allocator keeps what it had in pieces.
+/// By how many bytes memory may grow from the first roll call to any other: the allocator does not
+/// return fragmented memory.
 const MOST_MEMORY: usize = 96 << 20;
 
-/// Held by whoever has children, which are descriptors too.
+/// Held while a child process exists: a child needs descriptors, which a roll call would count.
 pub(crate) static CHILDREN: Mutex<()> = Mutex::new(());
 
-/// What a process has.
+/// The numbers of threads and descriptors of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Belongings {
     pub(crate) threads: usize,
@@ -33,7 +35,7 @@ impl Belongings {
     }
 }
 
-/// How many threads the runtime with this number has.
+/// Returns how many threads the runtime with this number has.
 pub(crate) fn threads_of(number: u64) -> usize {
     let prefix = format!("w{number}-");
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
@@ -42,13 +44,13 @@ pub(crate) fn threads_of(number: u64) -> usize {
         .count()
 }
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 pub(crate) fn resident() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4_096
 }
 
-/// Where the threads of episodes meet.
+/// Where the threads of episodes wait for each other.
 #[derive(Debug)]
 pub(crate) struct RollCall {
     state: Mutex<State>,
@@ -57,10 +59,11 @@ pub(crate) struct RollCall {
 
 #[derive(Debug)]
 struct State {
-    // Threads that run episodes, and those of them that wait here.
+    /// How many threads run episodes.
     threads: usize,
+    /// How many of them wait in [`RollCall::answer`].
     here: usize,
-    // How many there have been.
+    /// How many roll calls there have been.
     calls: u64,
     next: Instant,
     first: Option<(Belongings, usize)>,
@@ -72,7 +75,7 @@ impl RollCall {
         Self { state: Mutex::new(State { threads, here: 0, calls: 0, next, first: None }), over: Condvar::new() }
     }
 
-    /// Waits for the others if it is time. The last one counts.
+    /// Waits for the other threads if a roll call is due. The last thread to arrive does the count.
     pub(crate) fn answer(&self, outsiders: &Outsiders) {
         let mut state = lock(&self.state);
         if Instant::now() < state.next {
@@ -94,7 +97,7 @@ impl RollCall {
         self.over.notify_all();
     }
 
-    /// The thread runs no more episodes.
+    /// Leaves: the calling thread runs no more episodes.
     pub(crate) fn leave(&self) {
         lock(&self.state).threads -= 1;
         self.over.notify_all();
@@ -103,33 +106,35 @@ impl RollCall {
 
 impl State {
     fn count(&mut self, outsiders: &Outsiders) {
-        // Errands are run in their order, so the last one of each runtime has been run, too.
+        // Each outsider runs its errands in order, so those of ended runtimes have been run too.
         outsiders.forget();
         let _none = lock(&CHILDREN);
-        // The watch may have one in its hands just now.
+        // The watch may still hold a world for a moment.
         let gone = comes_true(|| world::alive().is_empty());
         ensure!(gone, "gone, and somebody still knows them: {:?}", world::alive());
         #[cfg(target_env = "gnu")]
-        // SAFETY: gives back what nobody uses.
+        // SAFETY: `malloc_trim` may be called at any time; it returns only unused memory to the
+        // system.
         unsafe {
             libc::malloc_trim(0)
         };
         let (mut now, memory) = (Belongings::now(), resident());
         let (first, at_first) = *self.first.get_or_insert((now, memory));
-        // A thread that was joined is in the kernel's list until it has had a CPU for its last steps.
+        // A thread that has been joined stays in the kernel's list until it gets a CPU for its last
+        // steps.
         let given_back = comes_true(|| {
             now = Belongings::now();
-            // Fewer at the end: a thread of episodes that was done first is gone by then.
+            // There may be fewer than at first: a thread that has run its last episode ends.
             now.threads <= first.threads && now.descriptors <= first.descriptors
         });
         ensure!(given_back, "not everything is given back: there were {first:?}, and are {now:?}");
-        // A sanitizer keeps what was freed, and says itself what was not.
+        // A sanitizer keeps freed memory, and reports leaks itself.
         let sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
         ensure!(sanitized || memory < at_first + MOST_MEMORY, "memory grows: {at_first} bytes at first, now {memory}");
     }
 }
 
-/// Whether `condition` holds by and by: looks 5,000 times, two milliseconds apart.
+/// Returns whether `condition` becomes true: checks it up to 5,000 times, two milliseconds apart.
 fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     (0..5_000).any(|_| {
         let holds = condition();

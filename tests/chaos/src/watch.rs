@@ -1,4 +1,4 @@
-//! A thread that says how it goes, and notices when nothing does.
+//! The watch: a thread that prints the progress, and fails the soak when a runtime makes none.
 
 use crate::actor::MADE;
 use crate::acts::ACTS;
@@ -12,17 +12,17 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How often it says something.
+/// After how many looks the progress is printed.
 const SAY_EVERY: u32 = 5;
 
-/// A runtime in which nothing comes to an end for so many looks hangs. Looks at which this process wanted a CPU and had
-/// next to none do not count.
+/// After this many looks without progress a runtime hangs. A look does not count if the process
+/// wanted a CPU before it and got next to none.
 const MOST_QUIET_LOOKS: u32 = 60;
 
-/// The thread.
+/// A handle to the thread of the watch.
 pub(crate) struct Watch {
     stop: Sender<()>,
     thread: thread::JoinHandle<()>,
@@ -51,7 +51,8 @@ impl Watch {
     }
 }
 
-/// Looks whether something has happened in each runtime since the last look.
+/// Checks whether each runtime has made progress since the last look. `seen` holds, by the world's
+/// number, its ticks at the last look and the number of looks since they changed.
 fn look(seen: &mut HashMap<u64, (u64, u32)>, had_its_chance: bool) {
     let alive = world::alive();
     seen.retain(|number, _| alive.iter().any(|world| world.number == *number));
@@ -72,7 +73,7 @@ fn look(seen: &mut HashMap<u64, (u64, u32)>, had_its_chance: bool) {
     }
 }
 
-/// Task runs and tasks, of runtimes that are gone and of those that are there.
+/// Returns how many polls and how many tasks there were, in ended runtimes and in those that exist.
 fn totals() -> (u64, u64) {
     let alive = world::alive();
     let runs = alive.iter().filter_map(|world| Some(world.try_handle()?.metrics().polls())).sum::<u64>();
@@ -94,7 +95,7 @@ fn say(start: Instant) {
     );
 }
 
-/// What was done in all.
+/// Prints what the soak did.
 pub(crate) fn summary(start: Instant) {
     say(start);
     for (act, made) in ACTS.iter().zip(&MADE) {

@@ -1,4 +1,5 @@
-//! One runtime and everything that is known of it: for the books, and for a report if something goes wrong.
+//! A world: one runtime and what is recorded about it, for the ledger and for the report of a
+//! failure.
 
 use crate::ledger::Ledger;
 use crate::outsiders::Outsiders;
@@ -7,10 +8,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-/// Task runs of runtimes that are gone, and the tasks that were started in them.
+/// How often tasks of ended runtimes were polled.
 pub(crate) static PAST_RUNS: AtomicU64 = AtomicU64::new(0);
+/// How many tasks were started in ended runtimes.
 pub(crate) static PAST_TASKS: AtomicU64 = AtomicU64::new(0);
-/// How many runtimes there have been.
+/// How many runtimes have been started: also the number of the next one.
 pub(crate) static RUNTIMES: AtomicU64 = AtomicU64::new(0);
 
 static ALIVE: Mutex<Vec<Weak<World>>> = Mutex::new(Vec::new());
@@ -19,34 +21,35 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every runtime that is not known to be gone.
+/// Returns every world that still exists.
 pub(crate) fn alive() -> Vec<Arc<World>> {
     let mut alive = lock(&ALIVE);
     alive.retain(|world| world.strong_count() > 0);
     alive.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Where an actor says what it does.
+/// The name of the act that an actor performs. The actor writes it; reports read it.
 pub(crate) type Doing = Mutex<&'static str>;
 
-/// A runtime, and what goes on in it.
+/// A runtime, and what is recorded about it.
 pub(crate) struct World {
     name: String,
-    /// Its threads are called after this.
+    /// The number in the names of the runtime's threads.
     pub(crate) number: u64,
-    /// The runtime in one of whose tasks or threads this one was made.
+    /// The world of the runtime in which this one was started, if there is one.
     pub(crate) parent: Option<Arc<World>>,
     pub(crate) depth: u32,
     pub(crate) ledger: Ledger,
     pub(crate) outsiders: Outsiders,
     handle: OnceLock<Handle>,
     closes: AtomicBool,
-    // It may end at any time.
+    /// Whether a task's panic may shut the runtime down.
     may_end: AtomicBool,
-    // Changes whenever anything comes to an end in here, or in a runtime that was made in here.
+    /// Incremented whenever something ends, such as an act or a stage, here or in a runtime that was
+    /// started in here. The watch compares it from look to look.
     ticks: AtomicU64,
     stage: Mutex<&'static str>,
-    // What each actor does.
+    /// What each actor does, by the actor's number.
     doing: Mutex<Vec<(u64, Weak<Doing>)>>,
 }
 
@@ -80,7 +83,7 @@ impl World {
         debug_assert!(first, "a world has one runtime");
     }
 
-    /// The handle of its runtime.
+    /// Returns the handle of the runtime. Panics if the runtime has not been built yet.
     pub(crate) fn handle(&self) -> &Handle {
         self.handle.get().expect("the runtime was built")
     }
@@ -89,22 +92,22 @@ impl World {
         self.handle.get()
     }
 
-    /// Whether its runtime ends, or is about to: tasks are cancelled.
+    /// Returns whether the runtime is ending, or about to end: tasks may be cancelled.
     pub(crate) fn closes(&self) -> bool {
         self.closes.load(SeqCst)
     }
 
-    /// From now on tasks may be cancelled.
+    /// Notes that the runtime is about to end: from now on tasks may be cancelled.
     pub(crate) fn close(&self) {
         self.closes.store(true, SeqCst);
     }
 
-    /// From now on a panic may be its end.
+    /// Notes that from now on a task's panic may shut the runtime down.
     pub(crate) fn expect_the_end(&self) {
         self.may_end.store(true, SeqCst);
     }
 
-    /// What is to become of the runtime when a task has panicked.
+    /// Decides what the runtime does after a task has panicked.
     pub(crate) fn after_a_panic(&self) -> PanicPolicy {
         if self.may_end.load(SeqCst) {
             self.close();
@@ -113,7 +116,7 @@ impl World {
         PanicPolicy::Continue
     }
 
-    /// Something has come to an end.
+    /// Notes progress: something has ended.
     pub(crate) fn tick(&self) {
         self.ticks.fetch_add(1, SeqCst);
         if let Some(parent) = &self.parent {
@@ -125,13 +128,13 @@ impl World {
         self.ticks.load(SeqCst)
     }
 
-    /// The episode has come to another stage.
+    /// Notes that the episode has reached `stage`.
     pub(crate) fn enter(&self, stage: &'static str) {
         *lock(&self.stage) = stage;
         self.tick();
     }
 
-    /// A new actor, and where it says what it does.
+    /// Registers an actor, and returns the place where it writes what it does.
     pub(crate) fn register(&self, actor: u64) -> Arc<Doing> {
         let doing = Arc::new(Mutex::new("nothing yet"));
         let mut all = lock(&self.doing);
@@ -142,7 +145,7 @@ impl World {
         doing
     }
 
-    /// Everything that is known of it, for a report.
+    /// Describes the runtime, its actors and its tasks, for a report.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!("runtime {}: {}; {}\n", self.name, lock(&self.stage), self.ledger.describe());
         for (actor, doing) in lock(&self.doing).iter() {

@@ -1,14 +1,14 @@
-//! What tests call a hang: a process that does nothing any more, not one that takes long.
+//! What tests call a hang: a process that does nothing any more, and not one that takes long.
 //!
-//! A limit in seconds is reached by any test on a machine that is slow enough. What is waited for here ends when one of two
-//! things is so, and neither can be brought about by others that use the CPUs:
+//! On a machine that is slow enough, any test reaches a limit in seconds. A wait here ends in one
+//! of two cases, and other processes that use the CPUs can cause neither:
 //!
-//! - for `QUIET_LOOKS` looks in a row, a second apart, the process has used next to no CPU time and none of its threads
-//!   wanted any: every one of them waits, and nothing will come of it;
-//! - the process has used `MOST_CPU_TIME` since: it turns in circles.
+//! - In each of `QUIET_LOOKS` looks in a row, a second apart, the process had used next to no CPU
+//!   time, and no thread of it wanted any. Every thread waits, and nothing will come of it.
+//! - The process has used `MOST_CPU_TIME` since the wait began. It turns in circles.
 //!
-//! Tests of one binary run at the same time, so one that hangs is noticed when all others have ended, and takes none of them
-//! with it.
+//! The tests of one binary run at the same time. So a test that hangs is noticed when all others
+//! have ended, and ends none of them.
 
 mod process;
 mod watch;
@@ -20,35 +20,37 @@ use process::Process;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// How far apart two looks at a process are.
+/// The time between two looks at a process.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// After so many quiet looks in a row nothing is expected of a process any more.
+/// The number of quiet looks in a row after which a process counts as hanging.
 const QUIET_LOOKS: u32 = 60;
 
-/// A process is quiet if it has used less than this between two looks: timers and a monitor may still be awake now and then.
+/// The CPU time between two looks below which a process is quiet. Timers and a monitor may still be
+/// awake now and then.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// A process that has used so much CPU time while something was waited for turns in circles. Many times what all tests of a
-/// binary use together.
+/// A process that uses this much CPU time during one wait counts as turning in circles. It is many
+/// times what all tests of a binary use together.
 const MOST_CPU_TIME: Duration = Duration::from_secs(600);
 
-/// How many children this process waits for.
+/// The number of children that this process waits for: of [`WaitingFor`]s that exist.
 static CHILDREN: AtomicUsize = AtomicUsize::new(0);
 
-/// Waiting for something that a process must do.
+/// A wait for something that a process must do. Tells when the process hangs.
 #[derive(Debug)]
 pub struct Patience {
     process: Process,
     looked_at: Instant,
-    // How much CPU time it had used at the first look and at the last.
+    /// The CPU time that the process had used at the first look.
     used_at_first: Duration,
+    /// The CPU time that it had used at the last look.
     used: Duration,
     quiet_looks: u32,
 }
 
 impl Patience {
-    /// Patience with this process.
+    /// Begins a wait for something that this process must do.
     pub fn new() -> Self {
         Self::with(Process::current())
     }
@@ -58,14 +60,15 @@ impl Patience {
         Self { process, looked_at: Instant::now(), used_at_first: used, used, quiet_looks: 0 }
     }
 
-    /// Whether it is worth while to go on waiting. Looks once a second, however often it is asked.
+    /// Returns whether to go on waiting. Looks at the process at most once a second, however often
+    /// it is called.
     pub fn lasts(&mut self) -> bool {
         let now = Instant::now();
         if now - self.looked_at < LOOK_EVERY {
             return true;
         }
         self.looked_at = now;
-        // Where the system does not tell, time has to do.
+        // Where the system does not tell, every look is a quiet one: a limit in time has to do.
         let used = self.process.cpu_time().unwrap_or(self.used);
         let is_quiet = used.saturating_sub(self.used) < QUIET && !self.process.waits_for_child_or_cpu();
         self.quiet_looks = if is_quiet { self.quiet_looks + 1 } else { 0 };
@@ -73,15 +76,17 @@ impl Patience {
         self.quiet_looks < QUIET_LOOKS && used.saturating_sub(self.used_at_first) < MOST_CPU_TIME
     }
 
-    /// How long to wait before [`Self::lasts`] is asked again.
+    /// Returns how long to wait before the next call of [`Self::lasts`].
     pub fn pause(&self) -> Duration {
         LOOK_EVERY
     }
 
-    /// Asks `attempt` until it has something, or patience is at its end. `attempt` may wait for the given time.
+    /// Calls `attempt` until it returns a value, and returns that; or `None` if the process hangs.
+    /// `attempt` may wait for the time that it is given.
     pub fn keep_trying<T>(mut self, mut attempt: impl FnMut(Duration) -> Option<T>) -> Option<T> {
         loop {
-            // First: what came while this thread had no CPU has come.
+            // Before the look: if this thread had no CPU for long, the value may have come
+            // meanwhile.
             if let Some(done) = attempt(self.pause()) {
                 return Some(done);
             }
@@ -98,8 +103,8 @@ impl Default for Patience {
     }
 }
 
-/// Whether this process had the CPUs it wanted, look by look. For what is waited for in one part of a process while others go
-/// on.
+/// Tells, from look to look, whether this process had the CPUs that it wanted. For a wait for one
+/// part of a process while other parts go on.
 #[derive(Debug)]
 pub struct Progress {
     process: Process,
@@ -113,8 +118,8 @@ impl Progress {
         Self { used: process.cpu_time().unwrap_or_default(), process }
     }
 
-    /// Whether the process has used some CPU since the last look, or wanted none: if something did not happen since, that is
-    /// not the machine's fault.
+    /// Returns whether the process has used some CPU since the last look, or wants none. If what is
+    /// waited for has not happened by then, the reason is not a slow machine.
     pub fn had_its_chance(&mut self) -> bool {
         let used = self.process.cpu_time().unwrap_or(self.used);
         let before = std::mem::replace(&mut self.used, used);
@@ -128,18 +133,19 @@ impl Default for Progress {
     }
 }
 
-/// A child process that this one waits for: as long as there is one, this process is not quiet.
+/// A child process that this process waits for. While one exists, this process is not quiet.
 #[derive(Debug)]
 pub struct WaitingFor(u32);
 
 impl WaitingFor {
-    /// The process with the number `pid` does something for this one until this is dropped.
+    /// Notes that this process waits for the process with the number `pid`, until the value is
+    /// dropped.
     pub fn child(pid: u32) -> Self {
         CHILDREN.fetch_add(1, SeqCst);
         Self(pid)
     }
 
-    /// Patience with that process.
+    /// Begins a wait for something that the child must do.
     pub fn patience(&self) -> Patience {
         Patience::with(Process::other(self.0))
     }
@@ -155,7 +161,7 @@ impl Drop for WaitingFor {
 mod tests {
     use super::*;
 
-    /// A process of which it is said what it does.
+    /// Returns patience with a process whose state the test sets.
     fn patience() -> Patience {
         Patience::with(Process::pretended())
     }

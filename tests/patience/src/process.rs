@@ -5,18 +5,19 @@ use std::fs;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// Too many open files, on every Unix.
+/// The error number for too many open files, on every Unix.
 const EMFILE: i32 = 24;
 
-/// The unit in which Linux tells CPU times, on every architecture that Rust knows.
+/// The unit in which Linux tells CPU times, on every architecture that Rust supports.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
-/// The threads of this process, one a line: number, state, name, and where in the kernel it waits.
+/// Returns the threads of this process, one a line: number, state, name, and where in the kernel it
+/// waits.
 pub fn threads() -> String {
     Process::current().threads()
 }
 
-/// A process, by its directory in `/proc`.
+/// A process, named by its directory in `/proc`.
 #[derive(Debug)]
 pub(crate) struct Process {
     directory: String,
@@ -41,21 +42,23 @@ impl Process {
         }
     }
 
-    /// How much CPU time all its threads have used, those that have ended too.
+    /// Returns the CPU time that all its threads have used, including those that have ended; `None`
+    /// if the system does not tell.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         #[cfg(test)]
         if let Some((used, _)) = self.pretended {
             return Some(used);
         }
         let stat = fs::read_to_string(format!("{}/stat", self.directory)).ok()?;
-        // User and system time are the 14th and 15th; the second is the name, in brackets, and may contain anything.
+        // User and system time are the 14th and 15th field. The second is the name, in brackets,
+        // which may contain anything, so the fields are counted from the closing bracket.
         let mut fields = stat.rsplit_once(") ")?.1.split_ascii_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u32>().ok();
         Some(CLOCK_TICK * (ticks()? + ticks()?))
     }
 
-    /// Whether it waits for a child process, or a thread of it, other than the calling one, has a CPU or waits for one, or for
-    /// a page.
+    /// Returns whether the process waits for a child, or one of its threads has a CPU, waits for
+    /// one, or waits for a page. The calling thread does not count.
     pub(crate) fn waits_for_child_or_cpu(&self) -> bool {
         #[cfg(test)]
         if let Some((_, wants_cpu)) = self.pretended {
@@ -65,7 +68,7 @@ impl Process {
         let own = fs::read_link("/proc/thread-self").ok();
         let own = own.as_deref().and_then(|path| path.file_name()).filter(|_| is_current);
         let threads = match fs::read_dir(format!("{}/task", self.directory)) {
-            // This process may open nothing, so it cannot tell whether it hangs. Its parent can.
+            // This process may open no file, so it cannot tell whether it hangs. Its parent can.
             Err(error) if error.raw_os_error() == Some(EMFILE) => return true,
             threads => threads.into_iter().flatten().flatten(),
         };

@@ -1,4 +1,5 @@
-//! Watching over waits that have no limit of their own: `block_on`, the drop of a runtime, a thread's join.
+//! Watches over waits that have no limit of their own: `block_on`, the drop of a runtime, a
+//! thread's join.
 
 use crate::{Patience, threads};
 use std::fmt;
@@ -9,8 +10,10 @@ use std::thread;
 
 type Report = Box<dyn Fn() -> String + Send>;
 
-/// Ends the process with a report if it hangs before this is dropped. A test cannot be ended by another thread, so its process
-/// has to be; but nothing else goes on in there by then.
+/// Aborts the process with a report if it hangs before this value is dropped.
+///
+/// A thread cannot end another thread's test, so the whole process has to end. By then nothing else
+/// goes on in it.
 #[must_use = "the watch ends when this is dropped"]
 pub struct Watch {
     reports: Arc<Mutex<Vec<Report>>>,
@@ -36,14 +39,14 @@ pub fn watch() -> Watch {
 }
 
 impl Watch {
-    /// Adds something to what is printed if there is a hang.
+    /// Adds `report` to what is printed if the process hangs.
     pub fn report(&self, report: impl Fn() -> String + Send + 'static) {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(report));
     }
 }
 
 fn give_up(test: &str, reports: &Mutex<Vec<Report>>) -> ! {
-    // Not `eprintln!`: the test harness would capture it, and the abort would lose it.
+    // Not `eprintln!`: the test harness would capture the text, and the abort would lose it.
     let print = |text: &str| _ = writeln!(std::io::stderr(), "{text}");
     print(&format!("{test}: the process does nothing any more, or turns in circles: something hangs. Its threads:"));
     print(&threads());

@@ -1,4 +1,4 @@
-//! Calls that block: in place, in jobs, and in nested executors.
+//! Blocking calls: in place, in blocking jobs, and in nested executors.
 
 use crate::actor::{Actor, Started};
 use crate::failure::ensure;
@@ -8,7 +8,7 @@ use giveway::task::{Builder, Class};
 use giveway::time::{Duration, sleep};
 use giveway::{block_in_place, block_on, yield_now};
 
-/// Short, or long enough for another thread to take the core.
+/// Blocks for a short time, or long enough for another thread to take the core.
 fn block(random: &mut Random) {
     match random.below(16) {
         0 => std::thread::sleep(Duration::from_micros(random.below(2_000))),
@@ -18,7 +18,7 @@ fn block(random: &mut Random) {
     }
 }
 
-/// Tasks that block in place, from places that are mostly short, mostly long, and neither.
+/// Starts tasks that block in place, at call sites that are mostly short, mostly long, or mixed.
 pub(crate) async fn in_place(actor: &mut Actor) {
     let count = 1 + actor.random.small(7);
     let tasks: Vec<_> = (0..count)
@@ -42,7 +42,8 @@ pub(crate) async fn in_place(actor: &mut Actor) {
     super::burst::join_all(tasks).await;
 }
 
-/// Blocking jobs of both classes, which wait for tasks, panic, and are aborted before they have begun.
+/// Starts blocking jobs of both classes. Some wait for tasks, some panic, some are aborted before
+/// they begin.
 pub(crate) async fn jobs(actor: &mut Actor) {
     let mut tasks = Vec::new();
     for _ in 0..1 + actor.random.small(7) {
@@ -82,7 +83,8 @@ pub(crate) async fn jobs(actor: &mut Actor) {
     }
 }
 
-/// Executors inside of a task: ours, another runtime's, and one of another crate.
+/// Runs nested executors in this task: of this runtime, of the runtime around it, and of another
+/// crate.
 pub(crate) async fn nested(actor: &mut Actor) {
     let body = super::burst::tiny(actor.random.child());
     let task = actor.start(Fate::Finishes, body);
@@ -92,7 +94,7 @@ pub(crate) async fn nested(actor: &mut Actor) {
         1 => _ = block_in_place(|| futures::executor::block_on(task.join())),
         2 => _ = block_in_place(|| block_on(async { futures::join!(sleep(nap), task.join()) })),
         3 => {
-            // A timer of this very task beside a nested executor that waits.
+            // A timer of this task's own poll, beside a nested executor that waits.
             futures::join!(sleep(nap), async {
                 block_on(async {
                     sleep(nap).await;

@@ -9,7 +9,7 @@ use giveway::{budget, yield_now, yield_now_if_busy};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A few steps of a small task.
+/// The body of a small task: a few steps.
 pub(crate) async fn tiny(mut random: Random) {
     for _ in 0..random.below(4) {
         match random.below(4) {
@@ -20,7 +20,8 @@ pub(crate) async fn tiny(mut random: Random) {
     }
 }
 
-/// Starts up to 64 and joins them, in one order or another; some are left to themselves.
+/// Starts up to 64 small tasks and joins them, in the order of their start or in reverse. Detaches
+/// some.
 pub(crate) async fn burst(actor: &mut Actor) {
     let count = 1 + actor.random.small(63);
     let mut tasks = Vec::with_capacity(count);
@@ -42,7 +43,7 @@ pub(crate) async fn burst(actor: &mut Actor) {
     }
 }
 
-/// A task that starts a task that starts a task.
+/// Starts a task that starts a task, and so on.
 pub(crate) async fn chain(actor: &mut Actor) {
     fn link(
         world: Arc<World>,
@@ -68,12 +69,12 @@ pub(crate) async fn chain(actor: &mut Actor) {
     link(world, actor.random.child(), number, left).await;
 }
 
-/// The same in sets, which are joined, aborted, detached, shut down or dropped.
+/// Starts small tasks in a set, which is joined, aborted, detached, shut down or dropped.
 pub(crate) async fn join_set(actor: &mut Actor) {
     let (mut set, mut expected) = (JoinSet::new(), HashMap::<Id, Expected>::new());
     let shut_down = actor.random.once_in(4);
     for _ in 0..1 + actor.random.small(31) {
-        // A shutdown drops the outputs where it is awaited.
+        // No bombs before a shutdown: it drops the outputs in this task.
         let bomb = if shut_down { Fate::Finishes } else { Fate::FinishesWithBomb };
         let fate = actor.random.pick(&[Fate::Finishes, Fate::Finishes, bomb, Fate::Panics]);
         let (ticket, expect) = actor.ticket(fate);
@@ -86,7 +87,7 @@ pub(crate) async fn join_set(actor: &mut Actor) {
         };
         expected.insert(task.id(), expect);
     }
-    // What is joined as the output of a task that had one cannot be told apart by its id, so only errors are.
+    // Only errors are checked: `join_next` returns an output without its task's id.
     let keep = actor.random.index(set.len() + 1);
     while set.len() > keep {
         let Some(result) = set.join_next().await else { break };
@@ -110,12 +111,12 @@ pub(crate) async fn join_set(actor: &mut Actor) {
     }
 }
 
-/// Drops what a task gave back, which may panic.
+/// Drops the output of a task, which may panic.
 fn drop_quietly(receipt: crate::ledger::Receipt) {
     let _panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(receipt)));
 }
 
-/// Waits for all of them. False if their runtime ended first.
+/// Waits for all tasks. Returns false as soon as one has ended because its runtime did.
 pub(crate) async fn join_all(tasks: Vec<Started>) -> bool {
     for task in tasks {
         if !task.join().await {

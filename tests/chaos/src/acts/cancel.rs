@@ -1,4 +1,4 @@
-//! Ends that are asked for: aborts, dropped handles, dropped futures, and destructors that do things.
+//! Cancelling: aborts, dropped handles, dropped futures, and destructors that spawn and abort.
 
 use crate::actor::{Actor, with_ticket};
 use crate::ledger::Fate;
@@ -11,7 +11,8 @@ use giveway::yield_now;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Tasks that wait for ever or for a while, and are aborted at any moment by anybody.
+/// Starts tasks that wait for ever or for a while, and aborts them at any moment, from here or from
+/// an outsider.
 pub(crate) async fn aborts(actor: &mut Actor) {
     let mut tasks = Vec::new();
     for _ in 0..1 + actor.random.small(15) {
@@ -50,7 +51,7 @@ pub(crate) async fn aborts(actor: &mut Actor) {
     }
 }
 
-/// Futures that are polled a little and dropped.
+/// Polls futures a few times and drops them.
 pub(crate) async fn half_polled(actor: &mut Actor) {
     for _ in 0..1 + actor.random.small(15) {
         let body = super::burst::tiny(actor.random.child());
@@ -66,7 +67,7 @@ pub(crate) async fn half_polled(actor: &mut Actor) {
             }
             2 => {
                 let other = giveway::spawn(async move {
-                    // It may be cancelled with its runtime; then the books say so.
+                    // The joined task may be cancelled with its runtime. The ledger checks its end.
                     task.join().await;
                 });
                 _ = other.now_or_never();
@@ -76,7 +77,7 @@ pub(crate) async fn half_polled(actor: &mut Actor) {
     }
 }
 
-/// Starts, wakes and aborts others when it is dropped.
+/// Starts and aborts other tasks when it is dropped.
 struct Meddler {
     world: Arc<World>,
     random: Random,
@@ -91,7 +92,7 @@ impl Drop for Meddler {
             other.abort();
         }
         for _ in 0..self.random.below(3) {
-            // By its handle: whoever drops this may be a thread of no runtime.
+            // Through the handle: the dropping thread may belong to no runtime.
             let (ticket, _) = actor.ticket(Fate::Finishes);
             let body = super::burst::tiny(actor.random.child());
             let handle = self.world.handle();
@@ -103,7 +104,7 @@ impl Drop for Meddler {
     }
 }
 
-/// Tasks whose destructors start and abort others.
+/// Starts and aborts tasks whose destructors start and abort other tasks.
 pub(crate) async fn destructors(actor: &mut Actor) {
     let mut tasks: Vec<crate::actor::Started> = Vec::new();
     for _ in 0..1 + actor.random.small(7) {

@@ -1,4 +1,5 @@
-//! Being in several runtimes at once: guards that are nested, dropped in any order, and held across awaits.
+//! Tasks that have entered several runtimes: guards that are nested, dropped in any order, and held
+//! across awaits.
 
 use crate::actor::{Actor, Started, with_ticket};
 use crate::failure::ensure;
@@ -7,7 +8,7 @@ use giveway::task::Builder;
 use giveway::time::sleep;
 use giveway::{Handle, block_in_place, block_on, yield_now};
 
-/// Enters this runtime and the one around it, and spawns, sleeps and blocks in there.
+/// Enters this runtime and the runtime around it, and spawns, sleeps and blocks in them.
 pub(crate) async fn entered(actor: &mut Actor) {
     let (own, around) = (actor.world.clone(), actor.world.parent.clone());
     let around = around.filter(|parent| parent.try_handle().is_some());
@@ -16,7 +17,7 @@ pub(crate) async fn entered(actor: &mut Actor) {
         let guard = around.handle().enter();
         elsewhere = Some(giveway::spawn(async { Handle::current().workers() }));
         let inner = own.handle().enter();
-        // In either order.
+        // Guards may be dropped in either order.
         if actor.random.once_in(2) {
             drop(guard);
             drop(inner);
@@ -25,7 +26,7 @@ pub(crate) async fn entered(actor: &mut Actor) {
             drop(guard);
         }
     }
-    // Whatever was entered and left, what is started here belongs here.
+    // After both guards are dropped, a spawn goes to this actor's own runtime again.
     let body = super::burst::tiny(actor.random.child());
     let here = actor.start(Fate::Finishes, body);
     if let (Some(elsewhere), Some(around)) = (elsewhere, &around) {
@@ -42,7 +43,7 @@ pub(crate) async fn entered(actor: &mut Actor) {
     pinned(actor).await;
 }
 
-/// A pinned task holds a guard across its awaits.
+/// Spawns a pinned task that holds a guard across its awaits.
 async fn pinned(actor: &mut Actor) {
     let (world, mut random) = (actor.world.clone(), actor.random.child());
     let (ticket, expected) = actor.ticket(Fate::Finishes);

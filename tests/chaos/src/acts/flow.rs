@@ -1,4 +1,4 @@
-//! Tasks that wake each other, and that are woken by threads of no runtime.
+//! Tasks that wake each other, and tasks that are woken by threads of no runtime.
 
 use crate::actor::Actor;
 use crate::acts::burst::join_all;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Two tasks that send a number to and fro.
+/// Starts two tasks that send a number to each other.
 pub(crate) async fn ping_pong(actor: &mut Actor) {
     let trips = 1 + actor.random.small(255) as u64;
     let room = 1 + actor.random.index(2);
@@ -40,7 +40,8 @@ pub(crate) async fn ping_pong(actor: &mut Actor) {
     join_all(vec![ping, pong]).await;
 }
 
-/// Tasks in a ring, each of which wakes the next by its waker: the round goes by hand, some times.
+/// Starts tasks in a ring that pass a baton around several times. Each wakes the next directly by
+/// its waker.
 pub(crate) async fn relay(actor: &mut Actor) {
     struct Seat {
         has_baton: bool,
@@ -75,7 +76,8 @@ pub(crate) async fn relay(actor: &mut Actor) {
     join_all(tasks).await;
 }
 
-/// Waits until it is rung. Every poll leaves another waker with the outsiders.
+/// A future that waits until an outsider rings it. Every poll gives the outsiders another clone of
+/// the waker.
 struct Bell {
     rung: Arc<AtomicBool>,
     waits: bool,
@@ -91,7 +93,8 @@ impl Future for Bell {
             return Poll::Ready(());
         }
         let (outsiders, rung) = (self.world.outsiders.clone(), self.rung.clone());
-        // The one that counts: rung first, woken second.
+        // This waker counts: the outsider sets `rung` first and wakes second. In the other order
+        // the task could be polled before `rung` is set, and would not be woken again.
         let waker = cx.waker().clone();
         if !std::mem::replace(&mut self.waits, true) || self.random.once_in(2) {
             outsiders.run(&mut self.random, move || {
@@ -99,7 +102,8 @@ impl Future for Bell {
                 waker.wake();
             });
         } else {
-            // Rung in the meantime, or about to be: a task must be woken by its latest waker.
+            // `rung` is set already or will be. The task must be woken by its latest waker, so pass
+            // it on.
             outsiders.run(&mut self.random, move || waker.wake());
         }
         if self.random.once_in(2) {
@@ -109,7 +113,7 @@ impl Future for Bell {
     }
 }
 
-/// Tasks that wait for a thread of no runtime, and are woken too often and too late besides.
+/// Starts tasks that wait for outsiders, which also wake them more often than needed and too late.
 pub(crate) async fn outside(actor: &mut Actor) {
     let count = 1 + actor.random.small(7);
     let tasks = (0..count).map(|_| {

@@ -1,13 +1,14 @@
-//! A runtime inside of a runtime.
+//! Runtimes inside of a runtime.
 
 use crate::actor::Actor;
 use crate::episode;
 use crate::failure::ensure;
 
-/// How deep runtimes are made in each other.
+/// The greatest depth at which a runtime is started inside of others.
 const DEEPEST: u32 = 2;
 
-/// A whole episode with a runtime of its own: in a poll, in a blocking call, in a job, on a new thread.
+/// Runs an episode with a runtime of its own: in a poll, in `block_in_place`, in a blocking job, or
+/// on a new thread.
 pub(crate) async fn inner(actor: &mut Actor) {
     if actor.world.depth >= DEEPEST {
         return;

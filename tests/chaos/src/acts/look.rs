@@ -1,9 +1,10 @@
-//! Looking at a runtime while all this goes on.
+//! Metrics and dumps of a runtime while the actors act.
 
 use crate::actor::Actor;
 use crate::failure::ensure;
 
-/// Figures and a dump, of this runtime and of the one around it, from here and from outside.
+/// Takes metrics and a dump of this runtime and of the one around it, from this task, an outsider
+/// or a blocking job.
 pub(crate) async fn look(actor: &mut Actor) {
     let world = actor.world.clone();
     let look = move || {

@@ -1,4 +1,5 @@
-//! What actors do. Most of it is cheap, so that there is much of it; what is dear is rare.
+//! The acts of actors. Cheap acts have large weights, so that there are many of them; expensive
+//! acts are rare.
 
 mod blocking;
 mod burst;
@@ -18,10 +19,10 @@ pub(crate) use timers::nap;
 use crate::actor::Actor;
 use futures::future::BoxFuture;
 
-/// Something that an actor does.
+/// Something that an actor can do.
 pub(crate) struct Act {
     pub(crate) name: &'static str,
-    /// How often it is chosen, beside the others.
+    /// How often the act is chosen, relative to the weights of the others.
     pub(crate) weight: u64,
     pub(crate) make: fn(&mut Actor) -> BoxFuture<'_, ()>,
 }
@@ -32,7 +33,7 @@ macro_rules! acts {
     };
 }
 
-/// All of them.
+/// All acts.
 pub(crate) const ACTS: &[Act] = acts![
     400 burst::burst,
     60 burst::chain,

@@ -13,7 +13,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
-/// Tasks that panic, at once or after a while, joined or not.
+/// Starts tasks that panic, at once or after a while, and joins some of them.
 pub(crate) async fn in_polls(actor: &mut Actor) {
     for _ in 0..1 + actor.random.small(15) {
         let body = super::burst::tiny(actor.random.child());
@@ -23,7 +23,7 @@ pub(crate) async fn in_polls(actor: &mut Actor) {
         }
     }
     if actor.random.once_in(4) {
-        // By the hook, and through code of ours.
+        // A panic that calls the panic hook, and unwinds through a nested `block_on`.
         let number = actor.random.next();
         let nested = || giveway::block_on(async { panic_any(Told(number)) });
         let payload = catch_unwind(AssertUnwindSafe(nested)).expect_err("it panics");
@@ -31,7 +31,7 @@ pub(crate) async fn in_polls(actor: &mut Actor) {
     }
 }
 
-/// Outputs and futures whose destructors panic: dropped by the runtime, by a handle, by an abort.
+/// Drops outputs and futures whose destructors panic: by the runtime, by a handle, by an abort.
 pub(crate) async fn in_destructors(actor: &mut Actor) {
     for _ in 0..1 + actor.random.small(7) {
         let body = super::burst::tiny(actor.random.child());
@@ -51,7 +51,7 @@ pub(crate) async fn in_destructors(actor: &mut Actor) {
     }
 }
 
-/// A waker that panics when it is woken.
+/// A waker that panics when it is woken, with this number in the payload.
 struct Panics(u64);
 
 impl Wake for Panics {
@@ -60,12 +60,13 @@ impl Wake for Panics {
     }
 }
 
-/// Timers and sockets that are left with a waker that panics. Whatever wakes it goes on. (Not handles of tasks: their wakers
-/// are in the hands of async-task, where a panic ends the process, as the page of `JoinHandle` says.)
+/// Leaves timers and sockets with a waker that panics. The thread that wakes it must survive. (Not
+/// handles of tasks: async-task holds their wakers, and a panic there ends the process, as the docs
+/// of `JoinHandle` say.)
 pub(crate) async fn in_wakers(actor: &mut Actor) {
     for _ in 0..1 + actor.random.small(7) {
         let waker = Waker::from(Arc::new(Panics(actor.random.next())));
-        // A poll without budget wakes it here and now.
+        // A poll without budget calls the waker at once, so it may panic here.
         let poll = |future: Pin<&mut dyn Future<Output = ()>>| {
             catch_unwind(AssertUnwindSafe(|| future.poll(&mut Context::from_waker(&waker))))
         };
@@ -74,7 +75,7 @@ pub(crate) async fn in_wakers(actor: &mut Actor) {
             let mut readable = Box::pin(one.readable().map(drop));
             let polled = poll(readable.as_mut());
             drop(other);
-            // A future that has panicked is not polled again.
+            // A future that has panicked must not be polled again.
             if polled.is_ok_and(|poll| poll.is_pending()) && actor.random.once_in(2) {
                 readable.await;
             }

@@ -1,4 +1,4 @@
-//! Tasks that stay on one worker.
+//! Pinned tasks: they stay on one worker.
 
 use crate::actor::{Actor, Started, with_ticket};
 use crate::failure::ensure;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::thread;
 
 async fn stay(mut random: Random) {
-    // Neither may leave the thread.
+    // The thread must stay the same; the `Rc` makes the future not `Send`.
     let (home, count) = (thread::current().id(), Rc::new(Cell::new(0)));
     for turn in 0..random.below(12) {
         ensure!(thread::current().id() == home, "a pinned task has moved");
@@ -29,7 +29,7 @@ async fn stay(mut random: Random) {
     }
 }
 
-/// Tasks that are pinned to any worker or to a certain one, joined, aborted and left alone.
+/// Starts tasks pinned to any worker or to a given one, and joins, aborts or detaches them.
 pub(crate) async fn pinned(actor: &mut Actor) {
     let mut tasks = Vec::new();
     for _ in 0..1 + actor.random.small(7) {

@@ -1,4 +1,4 @@
-//! Sockets on the loopback and pairs, and what may go wrong with them. Nothing here may hang.
+//! Loopback sockets and socket pairs, and what may go wrong with them. Nothing here may hang.
 
 use crate::actor::Actor;
 use crate::acts::burst::join_all;
@@ -13,10 +13,11 @@ use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
 
-/// What the system may refuse without anybody's fault: ports and descriptors run out.
+/// Errors that the system may return in a correct program: it has run out of ports or descriptors.
 const MAY_BE_REFUSED: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL, libc::ENOBUFS];
 
-/// The value, or none if the runtime closes. Any other error is one.
+/// Returns the value, or `None` if the runtime is closing or the system has run out of something.
+/// Any other error fails the soak.
 #[track_caller]
 fn unless_closing<T>(world: &World, result: io::Result<T>) -> Option<T> {
     match result {
@@ -45,7 +46,7 @@ async fn write_all(stream: &mut (impl AsyncWriteExt + Unpin), random: &mut Rando
     Ok(())
 }
 
-/// Reads until the end, in pieces, and checks every byte. How many there were.
+/// Reads to the end, in pieces, and checks every byte. Returns the number of bytes.
 async fn read_all(stream: &mut (impl AsyncReadExt + Unpin), random: &mut Random) -> io::Result<usize> {
     let (mut at, mut buffer) = (0, vec![0; 1 + random.small(8_191)]);
     loop {
@@ -60,7 +61,8 @@ async fn read_all(stream: &mut (impl AsyncReadExt + Unpin), random: &mut Random)
     }
 }
 
-/// A pair of sockets, one task at each end: there and back, half closed in between.
+/// Sends data through a socket pair and back, with a task at each end. The sending side is closed
+/// before the answer comes.
 pub(crate) async fn pairs(actor: &mut Actor) {
     let Some((mut one, mut other)) = unless_closing(&actor.world, UnixStream::pair()) else { return };
     let total = actor.random.small(100_000);
@@ -92,7 +94,8 @@ async fn connection() -> io::Result<(TcpStream, TcpStream)> {
     Ok((client, server.0))
 }
 
-/// The same over TCP, and the halves in tasks of their own.
+/// Sends data through a TCP connection and back, with the two halves of the client in tasks of
+/// their own.
 pub(crate) async fn tcp(actor: &mut Actor) {
     let Some((client, server)) = unless_closing(&actor.world, connection().await) else { return };
     let total = actor.random.small(60_000);
@@ -128,11 +131,12 @@ pub(crate) async fn tcp(actor: &mut Actor) {
     join_all(vec![writer, reader, echo]).await;
 }
 
-/// Ends that nobody announced: resets, refused connections, operations given up in the middle. Each returns, whatever it says.
+/// Provokes faults: resets, refused connections, operations that are dropped before they are done.
+/// Every operation must return, with whatever result.
 pub(crate) async fn faults(actor: &mut Actor) {
     match actor.random.below(5) {
         0 => {
-            // Closed with unread data: a reset for the other end, which reads and writes.
+            // The server closes with unread data: the client, which reads and writes, gets a reset.
             let Some((mut client, server)) = unless_closing(&actor.world, connection().await) else { return };
             let waits = actor.start(Fate::Finishes, async move {
                 _ = client.write_all(&[1; 512]).await;
@@ -146,7 +150,7 @@ pub(crate) async fn faults(actor: &mut Actor) {
         1 => {
             let refusing = TcpListener::bind("127.0.0.1:0").await.and_then(|listener| listener.local_addr());
             let Some(address) = unless_closing(&actor.world, refusing) else { return };
-            // Refused, unless somebody else has got the port meanwhile.
+            // Refused, unless another process has taken the port meanwhile.
             _ = TcpStream::connect(address).await;
         }
         2 => {
@@ -155,7 +159,7 @@ pub(crate) async fn faults(actor: &mut Actor) {
             ensure!(late.is_err() || actor.world.closes(), "somebody connected to a port that nobody knows");
         }
         3 => {
-            // Given up in the middle of a read, and read on: nothing is lost.
+            // Reads are dropped by a timeout and started anew: no data may be lost.
             let Some((one, mut other)) = unless_closing(&actor.world, UnixStream::pair()) else { return };
             let (world, mut random, total) = (actor.world.clone(), actor.random.child(), actor.random.small(4_000));
             let reader = actor.start(Fate::Finishes, async move {
@@ -180,7 +184,7 @@ pub(crate) async fn faults(actor: &mut Actor) {
             reader.join().await;
         }
         _ => {
-            // Polled once and dropped with its socket, elsewhere.
+            // Operations are polled once and dropped; the peer is closed by an outsider.
             let Some((one, other)) = unless_closing(&actor.world, UnixStream::pair()) else { return };
             _ = (&one).read(&mut [0; 8]).now_or_never();
             _ = one.readable().now_or_never();
@@ -192,12 +196,12 @@ pub(crate) async fn faults(actor: &mut Actor) {
     }
 }
 
-/// Many tasks at one socket.
+/// Has several tasks wait for one socket.
 pub(crate) async fn crowd(actor: &mut Actor) {
     let count = 1 + actor.random.small(7);
     let mut tasks = Vec::new();
     if actor.random.once_in(2) {
-        // Few and small enough for the system to keep them all.
+        // Few and small datagrams, so that the system drops none.
         let sockets = futures::future::try_join(UdpSocket::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0")).await;
         let Some((one, other)) = unless_closing(&actor.world, sockets) else { return };
         let Some(target) = unless_closing(&actor.world, other.local_addr()) else { return };
@@ -226,7 +230,7 @@ pub(crate) async fn crowd(actor: &mut Actor) {
                 _ = unless_closing(&world, one.readable().await);
             }));
         }
-        // All of them, and those that come later: nobody reads it.
+        // The data wakes all tasks, and is there for those that wait later: no task reads it.
         let sent = (&other).write_all(b"news").await;
         if unless_closing(&actor.world, sent).is_none() || !join_all(tasks).await {
             return;

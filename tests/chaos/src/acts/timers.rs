@@ -1,4 +1,4 @@
-//! Timers: made, awaited, reset, dropped, and moved between tasks, threads and runtimes.
+//! Timers: created, awaited, reset, dropped, and moved between tasks, threads and runtimes.
 
 use crate::actor::Actor;
 use crate::failure::ensure;
@@ -8,7 +8,7 @@ use futures::FutureExt;
 use giveway::time::{Duration, Instant, Sleep, interval, sleep, sleep_until, timeout};
 use std::pin::{Pin, pin};
 
-/// Mostly some tens of microseconds, now and then a few milliseconds.
+/// Returns a random time: mostly some tens of microseconds, now and then up to three milliseconds.
 pub(crate) fn nap(random: &mut Random) -> Duration {
     Duration::from_micros(if random.once_in(16) { random.below(3_000) } else { random.below(120) })
 }
@@ -52,7 +52,7 @@ async fn one(mut random: Random) {
     }
 }
 
-/// Timers of this task and of others.
+/// Uses timers in this task and in others.
 pub(crate) async fn timers(actor: &mut Actor) {
     let count = actor.random.small(15);
     let tasks: Vec<_> = (0..count)
@@ -65,7 +65,7 @@ pub(crate) async fn timers(actor: &mut Actor) {
     super::burst::join_all(tasks).await;
 }
 
-/// A timer that is polled here and goes on elsewhere.
+/// Polls a timer here, and moves it to another task, thread or runtime.
 pub(crate) async fn moved(actor: &mut Actor) {
     let nap = nap(&mut actor.random);
     let deadline = Instant::now() + nap;
@@ -84,10 +84,10 @@ pub(crate) async fn moved(actor: &mut Actor) {
         0 => _ = actor.start(Fate::Finishes, wait(timer)).join().await,
         1 => drop(actor.start(Fate::Finishes, wait(timer))),
         2 => actor.world.outsiders.clone().run(&mut actor.random, move || drop(timer)),
-        // Another executor on a thread of no runtime drives it, and this task goes on.
+        // An executor of `futures` on an outsider drives it; this task does not wait for that.
         3 => actor.world.outsiders.clone().run(&mut actor.random, move || futures::executor::block_on(wait(timer))),
         4 => {
-            // Another runtime, which may be closing.
+            // The runtime around this one, which may be closing.
             if let Some(parent) = actor.world.parent.clone()
                 && let Some(handle) = parent.try_handle()
             {

@@ -1,4 +1,4 @@
-//! Giving way, budgets and pacing.
+//! Yield points, budgets and pacing.
 
 use crate::actor::Actor;
 use crate::acts::burst::join_all;
@@ -29,7 +29,7 @@ async fn polite(mut random: Random, steps: usize) {
     }
 }
 
-/// Tasks with yield points of all kinds, and this one too.
+/// Starts tasks with yield points of all kinds, and reaches some in this task as well.
 pub(crate) async fn yields(actor: &mut Actor) {
     let (count, steps) = (1 + actor.random.small(7), 1 + actor.random.small(255));
     let tasks = (0..count).map(|_| {
@@ -41,7 +41,7 @@ pub(crate) async fn yields(actor: &mut Actor) {
     join_all(tasks).await;
 }
 
-/// Background tasks without yield points, and foreground ones that they wait for.
+/// Starts background tasks that only spend budget, and tasks with yield points that they wait for.
 pub(crate) async fn background(actor: &mut Actor) {
     let count = 1 + actor.random.small(7);
     let mut tasks = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) async fn background(actor: &mut Actor) {
     join_all(tasks).await;
 }
 
-/// Tasks that are paced. With a slice so small that it is spent and waited for.
+/// Starts paced tasks. The slice is so small that they use it up and wait for the next.
 pub(crate) async fn paced(actor: &mut Actor) {
     let count = 1 + actor.random.small(3);
     let tasks = (0..count).map(|_| {
@@ -77,7 +77,7 @@ pub(crate) async fn paced(actor: &mut Actor) {
             for _ in 0..1 + random.below(8) {
                 (0..random.below(3_000)).for_each(|_| std::hint::spin_loop());
                 if random.once_in(8) {
-                    // Given up in the middle.
+                    // Drops the future while it waits.
                     _ = pacer.pace().now_or_never();
                 } else {
                     pacer.pace().await;
@@ -89,8 +89,8 @@ pub(crate) async fn paced(actor: &mut Actor) {
     join_all(tasks).await;
 }
 
-/// Tasks whose polls go on for so long that spare workers come, as many as there are workers and more, and short ones beside
-/// them.
+/// Starts tasks whose polls are so long that spare workers are added: up to as many tasks as there
+/// are workers and more. Tasks with short polls run beside them.
 pub(crate) async fn stubborn(actor: &mut Actor) {
     let count = 1 + actor.random.small(7);
     let mut tasks = Vec::new();
@@ -108,8 +108,8 @@ pub(crate) async fn stubborn(actor: &mut Actor) {
     join_all(tasks).await;
 }
 
-/// Background tasks whose polls are long now and then, from places that are known for it at times and at times are not: they go
-/// from workers to lowered threads and back.
+/// Starts background tasks whose polls are sometimes long. The runtime learns this for each spawn
+/// location, and forgets it again, so they move from workers to lowered threads and back.
 pub(crate) async fn overruns(actor: &mut Actor) {
     let count = 1 + actor.random.small(7);
     let mut tasks = Vec::new();
@@ -137,7 +137,7 @@ pub(crate) async fn overruns(actor: &mut Actor) {
         };
         let body = crate::actor::with_ticket(ticket, body);
         let handle = match actor.random.below(3) {
-            // The same from two places, each with a history of its own.
+            // Two spawn locations: the runtime keeps a history for each.
             0 => giveway::spawn_background(body),
             1 => giveway::spawn_background(body),
             _ => actor.world.handle().spawn_background(body),
