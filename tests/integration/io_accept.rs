@@ -1,5 +1,5 @@
 //! The loop that accepts connections, as the pages show it: no error of a single `accept` ends it.
-//! `tests/documents/pages.rs` checks that the pages show this loop.
+//! `cargo xtask docs` checks that the pages show this loop.
 
 use super::io_faults::NoDescriptors;
 use futures::AsyncWriteExt;

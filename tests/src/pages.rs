@@ -1,5 +1,5 @@
-//! The pages as doc tests: their Rust code is compiled and run. `tests/documents/pages.rs` fails if
-//! a page is missing here.
+//! The pages as doc tests: their Rust code is compiled and run. `cargo xtask docs` fails if a
+//! page is missing here.
 
 #[doc = include_str!("../../README.md")]
 mod readme {}

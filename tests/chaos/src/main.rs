@@ -1,7 +1,7 @@
 //! The chaos soak: does everything that a program may do to a runtime, at random and concurrently,
 //! for a given time.
 //!
-//! `.ci/chaos` runs it. Options: `--for 8h` (ten minutes by default), `--seed N`, and
+//! `cargo xtask chaos` runs it. Options: `--for 8h` (ten minutes by default), `--seed N`, and
 //! `--episode T.N` to repeat one episode.
 //!
 //! # How it works

@@ -39,8 +39,8 @@ macro_rules! reads {
         }
     )* };
 }
-/// Implements `$trait` for each type, given its generics and its name.
 
+/// Implements `$trait` for each type, given its generics and its name.
 macro_rules! writes {
     ($trait:ident: $([$($generics:tt)*] $type:ty;)*) => { $(
         /// Shutting down shuts down the direction of writing. Flushing does nothing, because

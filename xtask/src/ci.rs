@@ -1,0 +1,133 @@
+//! Everything that must pass before a change lands. Needs Rust, gcc and the registries.
+
+use crate::{api, docs, loom, mutate, soak, workspace};
+use anyhow::{Context, Result, ensure};
+use std::time::{Duration, Instant};
+use xshell::{Shell, cmd};
+
+type Step = (&'static str, fn(&Shell) -> Result<()>);
+
+/// In the order in which a fault is likely, and is found cheaply.
+const STEPS: [Step; 15] = [
+    ("the README's test command", readme_tests),
+    ("rustfmt", |sh| Ok(cmd!(sh, "cargo fmt --all --check").run()?)),
+    ("clippy", |sh| Ok(cmd!(sh, "cargo clippy --workspace --all-targets --all-features -- -D warnings").run()?)),
+    ("names, links and commands in comments and pages", |_| docs::run()),
+    ("the public API", |sh| api::run(sh, false)),
+    ("rustdoc", rustdoc),
+    ("packages", packages),
+    ("features", features),
+    ("examples and benches", examples),
+    ("loom models", |sh| loom::run(sh, None)),
+    ("mutations", |sh| mutate::run(sh, None)),
+    ("the portable reactor", |sh| Ok(cmd!(sh, "cargo test -p giveway-io --features portable --lib --tests").run()?)),
+    ("release tests with more workers", more_workers),
+    ("chaos", |sh| soak::chaos(sh, &["--for", "20s", "--seed", "1"].map(str::to_owned))),
+    ("sanitizers", sanitizers),
+];
+
+/// Runs all steps, and says how long each took.
+pub(crate) fn run(sh: &Shell) -> Result<()> {
+    let mut times: Vec<(&str, Duration)> = Vec::new();
+    for (name, step) in STEPS {
+        println!("\n== {name}");
+        let start = Instant::now();
+        step(sh).with_context(|| format!("the step \"{name}\" failed"))?;
+        times.push((name, start.elapsed()));
+    }
+    let total: Duration = times.iter().map(|(_, time)| *time).sum();
+    println!("\n== all checks passed");
+    for (name, time) in times.into_iter().chain([("total", total)]) {
+        println!("{:>5} s  {name}", time.as_secs());
+    }
+    Ok(())
+}
+
+/// Returns what stands behind `cargo` in the command that the README gives for the tests.
+pub(crate) fn test_command() -> Result<Vec<String>> {
+    let readme = workspace::read("README.md");
+    let line = readme.lines().find(|line| line.starts_with("cargo test"));
+    let line = line.context("README.md has no line that starts with `cargo test`")?;
+    Ok(line.split(' ').skip(1).map(str::to_owned).collect())
+}
+
+fn readme_tests(sh: &Shell) -> Result<()> {
+    let test = test_command()?;
+    cmd!(sh, "cargo {test...}").run()?;
+    Ok(())
+}
+
+/// Runs the tests by nextest, which gives each its own process and a time limit
+/// (`.config/nextest.toml`).
+pub(crate) fn test(sh: &Shell, args: &[String]) -> Result<()> {
+    let tools = soak::target_folder().join("tools");
+    if cmd!(sh, "cargo nextest --version").quiet().ignore_stderr().ignore_stdout().run().is_err() {
+        let installed = tools.join("bin");
+        if !sh.path_exists(installed.join("cargo-nextest")) {
+            cmd!(sh, "cargo install --locked --debug --no-default-features --features default-no-update --root {tools} cargo-nextest").run()?;
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths([installed].into_iter().chain(std::env::split_paths(&path)))?;
+        sh.set_var("PATH", path);
+    }
+    cmd!(sh, "cargo nextest run --release -p giveway -p giveway-io -p giveway-tests {args...}").run()?;
+    Ok(())
+}
+
+fn more_workers(sh: &Shell) -> Result<()> {
+    let _workers = sh.push_env("GIVEWAY_TEST_WORKERS", "2,64");
+    test(sh, &[])
+}
+
+fn rustdoc(sh: &Shell) -> Result<()> {
+    let _flags = sh.push_env("RUSTDOCFLAGS", "-D warnings");
+    cmd!(sh, "cargo doc --workspace --no-deps --all-features").run()?;
+    cmd!(sh, "cargo doc -p giveway -p giveway-io --no-deps").run()?;
+    Ok(())
+}
+
+/// Every published crate builds from its package.
+///
+/// In a new folder each time: cargo unpacks a package once for each folder, and would build what it
+/// unpacked there in an earlier run.
+fn packages(sh: &Shell) -> Result<()> {
+    let folder = sh.create_temp_dir()?;
+    let packages = workspace::public_packages().flat_map(|package| ["-p", package.name.as_str()]);
+    cmd!(sh, "cargo package --allow-dirty {packages...}").env("CARGO_TARGET_DIR", folder.path()).run()?;
+    Ok(())
+}
+
+/// Every feature by itself: the tests turn on all at once.
+fn features(sh: &Shell) -> Result<()> {
+    for package in workspace::public_packages() {
+        let name = package.name.as_str();
+        cmd!(sh, "cargo check -p {name} --no-default-features").run()?;
+        for feature in package.features.keys().filter(|feature| *feature != "default") {
+            cmd!(sh, "cargo check -p {name} --no-default-features --features {feature}").run()?;
+        }
+    }
+    Ok(())
+}
+
+/// Every example runs, and ends by itself.
+fn examples(sh: &Shell) -> Result<()> {
+    cmd!(sh, "cargo build --workspace --benches --examples").run()?;
+    let targets = workspace::packages().iter().flat_map(|package| &package.targets);
+    let examples: Vec<_> = targets.filter(|target| target.is_example()).map(|target| &target.name).collect();
+    ensure!(!examples.is_empty(), "no package has an example");
+    for example in examples {
+        cmd!(sh, "timeout 60 cargo run -q --example {example}").stdin("").run()?;
+    }
+    Ok(())
+}
+
+/// The optional part: skipped, with a word, on a machine without the toolchain.
+fn sanitizers(sh: &Shell) -> Result<()> {
+    let toolchains = cmd!(sh, "rustup toolchain list").quiet().ignore_stderr().read().unwrap_or_default();
+    if !toolchains.contains("nightly") {
+        println!("skipped: there is no nightly toolchain");
+        return Ok(());
+    }
+    soak::sanitize(sh, &[])?;
+    soak::chaos(sh, &["--sanitize", "--for", "20s", "--seed", "1"].map(str::to_owned))
+}
