@@ -30,7 +30,8 @@ fn main() -> io::Result<()> {
         // The closure is sent to the worker, and makes the future there. The closure must be
         // `Send`; the future need not be. Without `on_worker`, or with plain
         // `giveway::spawn_pinned`, the runtime chooses the worker with the fewest pinned tasks.
-        let counter = task::Builder::new().name("counter").on_worker(1).spawn_pinned(|| count_words(inbox));
+        let counter =
+            task::Builder::new().name("counter").on_worker(1).spawn_pinned(|| count_words(inbox));
 
         // Ordinary tasks, on any worker, send it requests.
         let mut asking = JoinSet::new();
@@ -56,7 +57,11 @@ fn main() -> io::Result<()> {
 
 /// Counts words until the inbox ends.
 async fn count_words(mut inbox: mpsc::UnboundedReceiver<Request>) -> usize {
-    println!("the counter lives on worker {:?}, in the thread {:?}", task::worker(), thread::current().name());
+    println!(
+        "the counter lives on worker {:?}, in the thread {:?}",
+        task::worker(),
+        thread::current().name()
+    );
     let words = Rc::new(RefCell::new(HashMap::new()));
 
     let serving = {
@@ -65,7 +70,8 @@ async fn count_words(mut inbox: mpsc::UnboundedReceiver<Request>) -> usize {
             while let Some((word, answer)) = inbox.next().await {
                 // No lock and no atomics: only this thread uses the map. But do not hold the borrow
                 // across an await.
-                let times = *words.borrow_mut().entry(word).and_modify(|times| *times += 1).or_insert(1);
+                let times =
+                    *words.borrow_mut().entry(word).and_modify(|times| *times += 1).or_insert(1);
                 // The asking task may have given up meanwhile. That is no error of the counter.
                 let _ = answer.send(times);
             }

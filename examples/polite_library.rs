@@ -80,7 +80,9 @@ fn main() -> io::Result<()> {
         giveway::time::sleep(Duration::from_millis(5)).await;
         let urgent = timed(giveway::spawn(async {})).await.1;
         let (sum, took) = sum.await?;
-        println!("  checksum {sum:x} in {took:.0?}; meanwhile somebody else waited for {urgent:.0?}");
+        println!(
+            "  checksum {sum:x} in {took:.0?}; meanwhile somebody else waited for {urgent:.0?}"
+        );
         io::Result::Ok(())
     })?;
 
@@ -105,7 +107,8 @@ async fn take_turns() {
             taken.set(queue.pop().await);
         }
     };
-    let neighbour = async { println!("  the neighbour got its turn after {} of 1000 items", taken.get()) };
+    let neighbour =
+        async { println!("  the neighbour got its turn after {} of 1000 items", taken.get()) };
     futures::join!(greedy, neighbour);
 }
 

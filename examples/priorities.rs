@@ -47,13 +47,17 @@ fn who_runs_first(runtime: &Runtime) -> io::Result<()> {
 
 fn what_children_inherit(runtime: &Runtime) -> io::Result<()> {
     println!("\nA background task spawns two children, in this order:");
-    let say = |line: &'static str| async move { println!("  {line} is of the {:?}", task::class()) };
+    let say =
+        |line: &'static str| async move { println!("  {line} is of the {:?}", task::class()) };
     let children = runtime.spawn_background(async move {
         vec![
             // Inherits its parent's class, so every task of a background job is a background task.
             giveway::spawn(say("a child that says nothing of its class")),
             // A request waits for this one, so it is given the foreground class, and runs first.
-            task::Builder::new().name("answer").class(Class::Foreground).spawn(say("a child with Class::Foreground")),
+            task::Builder::new()
+                .name("answer")
+                .class(Class::Foreground)
+                .spawn(say("a child with Class::Foreground")),
         ]
     });
     runtime.block_on(async { join_all(children.await?).await })

@@ -24,7 +24,11 @@ impl Drop for Guard {
         // own id. A destructor cannot await. If the cleanup has to await something, spawn a task
         // for it.
         let place = if task::try_id().is_some() { "in its task" } else { "in block_on" };
-        println!("  {} is dropped {place}, on the thread {:?}", self.0, thread::current().name().unwrap_or("?"));
+        println!(
+            "  {} is dropped {place}, on the thread {:?}",
+            self.0,
+            thread::current().name().unwrap_or("?")
+        );
     }
 }
 
@@ -116,7 +120,10 @@ async fn tasks_that_are_aborted() -> io::Result<()> {
             println!("  finished: {} ms", milliseconds?);
         }
     }
-    println!("  {} still runs, and is aborted: dropping a set does that, and `shutdown` waits for it", set.len());
+    println!(
+        "  {} still runs, and is aborted: dropping a set does that, and `shutdown` waits for it",
+        set.len()
+    );
     set.shutdown().await;
     Ok(())
 }

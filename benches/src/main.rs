@@ -64,13 +64,23 @@ fn options() -> Result<Options, String> {
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or(format!("{flag} needs a value"))?;
-        let number = || value.parse().ok().filter(|&n| n > 0).ok_or(format!("{flag} {value}: not a positive number"));
+        let number = || {
+            value
+                .parse()
+                .ok()
+                .filter(|&n| n > 0)
+                .ok_or(format!("{flag} {value}: not a positive number"))
+        };
         match flag.as_str() {
             "--rounds" => options.rounds = number()?,
             "--workers" => options.workers = number()?,
             "--row" => options.row = value,
             "--into" => options.into = Some(value),
-            _ => return Err(format!("{flag} is no option; there are --rounds, --workers, --row and --into")),
+            _ => {
+                return Err(format!(
+                    "{flag} is no option; there are --rounds, --workers, --row and --into"
+                ));
+            }
         }
     }
     if options.into.is_some() && !options.row.is_empty() {
@@ -96,8 +106,9 @@ fn run(options: &Options) -> Result<(), String> {
     Smol::start(options.workers);
     let mut table = Table { row: &options.row, lines: Vec::new() };
     let about = format!(
-        "{}- {} workers each; median of {} interleaved rounds ({} of two seconds for wake-ups and requests), in brackets \
-         the 10th and the 90th percentile; sw: voluntary context switches of the process in 1,000 operations\n",
+        "{}- {} workers each; median of {} interleaved rounds ({} of two seconds for wake-ups and \
+         requests), in brackets the 10th and the 90th percentile; sw: voluntary context switches \
+         of the process in 1,000 operations\n",
         report::provenance(),
         options.workers,
         options.rounds,
@@ -120,7 +131,10 @@ fn run(options: &Options) -> Result<(), String> {
     println!("\n{losses}");
     let lines: Vec<_> = table.lines.iter().map(Line::to_string).collect();
     match &options.into {
-        Some(page) => report::put_into(page, &format!("{about}\n{}\n{}\n\n{losses}", report::HEAD, lines.join("\n"))),
+        Some(page) => report::put_into(
+            page,
+            &format!("{about}\n{}\n{}\n\n{losses}", report::HEAD, lines.join("\n")),
+        ),
         None => Ok(()),
     }
 }
@@ -143,9 +157,15 @@ impl Table<'_> {
     }
 
     /// Adds a line for each column of samples that has a name.
-    fn add_columns<const N: usize>(&mut self, names: [(String, Goal); N], samples: [Vec<[f64; N]>; 3]) {
+    fn add_columns<const N: usize>(
+        &mut self,
+        names: [(String, Goal); N],
+        samples: [Vec<[f64; N]>; 3],
+    ) {
         for (column, (name, goal)) in names.into_iter().enumerate() {
-            let summary = |rounds: &Vec<[f64; N]>| Summary::of(rounds.iter().map(|round| round[column]).collect());
+            let summary = |rounds: &Vec<[f64; N]>| {
+                Summary::of(rounds.iter().map(|round| round[column]).collect())
+            };
             self.add(name, samples.each_ref().map(summary), goal);
         }
     }
@@ -159,7 +179,8 @@ fn micro(table: &mut Table<'_>, options: &Options, index: usize, row: &Row) {
     let peers = [measure::<Giveway>, measure::<Tokio>, measure::<Smol>];
     // The first two rounds warm allocators and caches, and do not count.
     interleaved(2, peers.map(|measure| move || measure(index, options.workers)));
-    let samples = interleaved(options.rounds, peers.map(|measure| move || measure(index, options.workers)));
+    let samples =
+        interleaved(options.rounds, peers.map(|measure| move || measure(index, options.workers)));
     let summary = |samples: Vec<Sample>| {
         let mut switches: Vec<_> = samples.iter().map(|sample| sample.switches as f64).collect();
         let switches = percentile(&mut switches, 0.5) * 1e3 / row.operations as f64;
@@ -188,7 +209,12 @@ fn yield_calls(table: &mut Table<'_>, workers: usize) {
         // others' calls give way.
         let peers: [&dyn Fn() -> [f64; 2]; 3] = [
             &|| [idle::<Giveway>(CALLS, thread_time), busy::<Giveway>(CALLS, thread_time, workers)],
-            &|| [idle::<Tokio>(SLOW_CALLS, wall_time), busy::<Tokio>(SLOW_CALLS, wall_time, workers)],
+            &|| {
+                [
+                    idle::<Tokio>(SLOW_CALLS, wall_time),
+                    busy::<Tokio>(SLOW_CALLS, wall_time, workers),
+                ]
+            },
             &|| [idle::<Smol>(SLOW_CALLS, wall_time), busy::<Smol>(SLOW_CALLS, wall_time, workers)],
         ];
         table.add_columns(names, interleaved(LONG_ROUNDS, peers));
@@ -197,7 +223,15 @@ fn yield_calls(table: &mut Table<'_>, workers: usize) {
 
 fn load(options: &Options, background: usize, rate: u32) -> Load {
     let chunk = 20 * rounds_per_microsecond(options.workers);
-    Load { background, chunk, work: chunk, jobs: Jobs::Polite, locked: false, rate, time: Duration::from_secs(2) }
+    Load {
+        background,
+        chunk,
+        work: chunk,
+        jobs: Jobs::Polite,
+        locked: false,
+        rate,
+        time: Duration::from_secs(2),
+    }
 }
 
 /// How long does a task wait that a thread or a socket wakes, beside foreground tasks whose polls
@@ -218,12 +252,16 @@ fn beside_long_polls(table: &mut Table<'_>, options: &Options) {
     let wakes = names("wake-ups");
     if wakes.iter().any(|(name, _)| table.wants(name)) {
         let (load, peers) = (load(), [wake_ups::<Giveway>, wake_ups::<Tokio>, wake_ups::<Smol>]);
-        table.add_columns(wakes, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3))));
+        table.add_columns(
+            wakes,
+            interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3))),
+        );
     }
     let over_tcp = names("requests");
     if over_tcp.iter().any(|(name, _)| table.wants(name)) {
         let (load, peers) = (load(), [requests::<Giveway>, requests::<Tokio>, requests::<Smol>]);
-        let samples = interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3)));
+        let samples =
+            interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load).map(|us| us / 1e3)));
         table.add_columns(over_tcp, samples);
     }
 }
@@ -244,14 +282,19 @@ fn beside_an_idle_worker(table: &mut Table<'_>) {
     }
     let names: [_; 2 * POLLS.len()] = std::array::from_fn(|column| {
         let (poll, part) = (POLLS[column / 2].1, ["p50", "p90"][column % 2]);
-        let name =
-            format!("ready socket beside a poll of {poll} ms and an idle worker, {part}, times the wait beside none");
+        let name = format!(
+            "ready socket beside a poll of {poll} ms and an idle worker, {part}, times the wait \
+             beside none"
+        );
         (name, Goal::AtMost(1.5))
     });
     if names.iter().any(|(name, _)| table.wants(name)) {
         let rounds = rounds_per_microsecond(1);
         let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
-        table.add_columns(names, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(rounds))));
+        table.add_columns(
+            names,
+            interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(rounds))),
+        );
     }
 }
 
@@ -284,7 +327,8 @@ fn beside_wake_ups(table: &mut Table<'_>, options: &Options, background: usize) 
     if names.iter().any(|(name, _)| table.wants(name)) {
         let load = load(options, background, 1_000);
         let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
-        table.add_columns(names, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load))));
+        table
+            .add_columns(names, interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load))));
     }
 }
 
@@ -310,7 +354,8 @@ fn beside_requests(table: &mut Table<'_>, options: &Options, background: usize) 
     let peers = [sample::<Giveway>, sample::<Tokio>, sample::<Smol>];
     let samples = interleaved(LONG_ROUNDS, peers.map(|sample| move || sample(load)));
     let names: Vec<_> = names.into_iter().zip(goals).collect();
-    let latencies = samples.each_ref().map(|rounds| rounds.iter().map(|&[p50, p99, _]| [p50, p99]).collect());
+    let latencies =
+        samples.each_ref().map(|rounds| rounds.iter().map(|&[p50, p99, _]| [p50, p99]).collect());
     table.add_columns([names[0].clone(), names[1].clone()], latencies);
     if background == 512 {
         let work = samples.map(|rounds| rounds.into_iter().map(|[.., work]| [work]).collect());

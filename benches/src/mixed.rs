@@ -190,7 +190,8 @@ async fn without_giving_way(pacer: &Pacer) {
     let mut call = pin!(pacer.pace());
     let first = poll_fn(|_| {
         let woken = Arc::<Woken>::default();
-        let pending = call.as_mut().poll(&mut Context::from_waker(&Waker::from(woken.clone()))).is_pending();
+        let pending =
+            call.as_mut().poll(&mut Context::from_waker(&Waker::from(woken.clone()))).is_pending();
         Poll::Ready((pending, woken.0.load(Relaxed)))
     });
     if first.await == (true, false) {
@@ -204,8 +205,13 @@ async fn without_giving_way(pacer: &Pacer) {
 ///
 /// If a runtime, a thread or the neighbour cannot be started, or a task is lost.
 pub fn run(cell: Cell) -> Outcome {
-    let runtime = Builder::new().workers(cell.workers).elastic(cell.settings).build().expect("a runtime starts");
-    let neighbour = (cell.foreground == Foreground::Neighbour).then(|| Neighbour::start(cell.settle + cell.time));
+    let runtime = Builder::new()
+        .workers(cell.workers)
+        .elastic(cell.settings)
+        .build()
+        .expect("a runtime starts");
+    let neighbour = (cell.foreground == Foreground::Neighbour)
+        .then(|| Neighbour::start(cell.settle + cell.time));
     let jobs = Jobs::start(cell, &runtime);
     send(cell, cell.settle, runtime.handle().clone());
     let first = limit(cell, &runtime);
@@ -254,7 +260,8 @@ fn send(cell: Cell, time: Duration, handle: Handle) -> Vec<f64> {
                         spin(TASK * cell.rounds);
                         // Ordering: relaxed. The load is in `took` below, and nothing else is
                         // published by the store.
-                        done[(n * at_once + task) as usize].store(due.elapsed().as_nanos() as u64, Relaxed);
+                        done[(n * at_once + task) as usize]
+                            .store(due.elapsed().as_nanos() as u64, Relaxed);
                     }));
                 }
             }
@@ -271,7 +278,9 @@ fn send(cell: Cell, time: Duration, handle: Handle) -> Vec<f64> {
             }
             took => Some(took),
         });
-        microseconds(Duration::from_nanos(took.expect("a foreground task is done within half a minute")))
+        microseconds(Duration::from_nanos(
+            took.expect("a foreground task is done within half a minute"),
+        ))
     };
     done.iter().map(took).collect()
 }

@@ -77,10 +77,16 @@ pub trait Peer: Sized + 'static {
     fn connect(address: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
     /// Reads what is there; returns zero at the end.
-    fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+    fn read(
+        stream: &mut Self::Stream,
+        buffer: &mut [u8],
+    ) -> impl Future<Output = io::Result<usize>> + Send;
 
     /// Writes all bytes.
-    fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
+    fn write_all(
+        stream: &mut Self::Stream,
+        bytes: &[u8],
+    ) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Spawns a background task, if the runtime has such a class; otherwise a plain task.
     #[track_caller]
@@ -195,7 +201,8 @@ pub type GivewayBackground = GivewayWithout<false>;
 pub type GivewayPreemptible = GivewayWithout<true>;
 
 impl<const PREEMPTIBLE: bool> Peer for GivewayWithout<PREEMPTIBLE> {
-    const NAME: &'static str = if PREEMPTIBLE { "giveway, preemptible" } else { "giveway, spawn_background" };
+    const NAME: &'static str =
+        if PREEMPTIBLE { "giveway, preemptible" } else { "giveway, spawn_background" };
     type Handle<T: Send + 'static> = Unwrapped<giveway::task::JoinHandle<T>>;
 
     fn start(_workers: usize) {
@@ -433,7 +440,12 @@ pub struct Unwrapped<H>(H);
 impl<T, E: std::fmt::Debug, H: Future<Output = Result<T, E>> + Unpin> Future for Unwrapped<H> {
     type Output = T;
 
-    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<T> {
-        std::pin::Pin::new(&mut self.0).poll(cx).map(|result| result.expect("no benchmark task panics"))
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<T> {
+        std::pin::Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|result| result.expect("no benchmark task panics"))
     }
 }

@@ -83,7 +83,8 @@ pub struct Line {
 }
 
 /// The columns.
-pub const HEAD: &str = "| | giveway | tokio | smol | ratio to the best other | goal |\n|---|---|---|---|---|---|";
+pub const HEAD: &str =
+    "| | giveway | tokio | smol | ratio to the best other | goal |\n|---|---|---|---|---|---|";
 
 impl Line {
     /// Returns the ratio of Giveway's figure to the best of the others', or the inverse where more
@@ -133,13 +134,20 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [ours, tokio, smol] = &self.peers;
         let missed = if self.is_reached() { "" } else { " ✗" };
-        write!(f, "| {} | {ours} | {tokio} | {smol} | {:.2} | {}{missed} |", self.name, self.ratio(), self.goal)
+        write!(
+            f,
+            "| {} | {ours} | {tokio} | {smol} | {:.2} | {}{missed} |",
+            self.name,
+            self.ratio(),
+            self.goal
+        )
     }
 }
 
 /// Returns the list of losses, or says that there are none.
 pub fn losses(lines: &[Line]) -> String {
-    let losses: Vec<_> = lines.iter().filter_map(Line::loss).map(|loss| format!("- {loss}\n")).collect();
+    let losses: Vec<_> =
+        lines.iter().filter_map(Line::loss).map(|loss| format!("- {loss}\n")).collect();
     let text = if losses.is_empty() { "- none in this run\n".to_owned() } else { losses.concat() };
     format!("Losses, in this run:\n\n{text}")
 }
@@ -157,7 +165,8 @@ pub fn provenance() -> String {
         Some(line.split_once(':')?.1.trim().to_owned())
     });
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]).map_or("", |_| ", with changes");
+    let changed = said("git", &["status", "--porcelain", "--untracked-files=no"])
+        .map_or("", |_| ", with changes");
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -181,7 +190,8 @@ pub fn provenance() -> String {
     text
 }
 
-const BEGIN: &str = "<!-- made by `cargo run --release -p giveway-benches -- --into`, from here -->\n";
+const BEGIN: &str =
+    "<!-- made by `cargo run --release -p giveway-benches -- --into`, from here -->\n";
 const END: &str = "<!-- to here -->\n";
 
 /// Puts the report into a page, between the page's two marks.
@@ -192,7 +202,9 @@ const END: &str = "<!-- to here -->\n";
 pub fn put_into(page: &str, report: &str) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{page}: {error}");
     let text = std::fs::read_to_string(page).map_err(told)?;
-    let parts = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = parts.ok_or(format!("{page} has no place for the table: two lines {BEGIN}{END}"))?;
+    let parts =
+        text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) =
+        parts.ok_or(format!("{page} has no place for the table: two lines {BEGIN}{END}"))?;
     std::fs::write(page, format!("{before}{BEGIN}\n{report}\n{END}{after}")).map_err(told)
 }

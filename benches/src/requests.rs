@@ -80,7 +80,10 @@ pub struct Stamps {
 impl Stamps {
     /// Makes room for `requests` requests.
     pub fn new(requests: u32) -> Arc<Self> {
-        Arc::new(Self { start: Instant::now(), requests: (0..requests).map(|_| Default::default()).collect() })
+        Arc::new(Self {
+            start: Instant::now(),
+            requests: (0..requests).map(|_| Default::default()).collect(),
+        })
     }
 
     fn note(&self, request: u32, point: Point, time: Instant) {
@@ -161,7 +164,9 @@ pub fn client(address: SocketAddr, load: Load, stamps: &Stamps, real_time: bool)
                 // A sleep and not a spin, which would take a CPU from the background.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 stamps.note(n, Point::Sent, Instant::now());
-                (&streams[n as usize % CONNECTIONS]).write_all(&n.to_ne_bytes()).expect("the server reads");
+                (&streams[n as usize % CONNECTIONS])
+                    .write_all(&n.to_ne_bytes())
+                    .expect("the server reads");
             }
         });
     });
@@ -184,7 +189,8 @@ impl<'a> Answers<'a> {
     fn of(streams: &'a [TcpStream]) -> Self {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor is free");
         for (index, stream) in streams.iter().enumerate() {
-            let (data, edges) = (epoll::EventData::new_u64(index as u64), EventFlags::IN | EventFlags::ET);
+            let (data, edges) =
+                (epoll::EventData::new_u64(index as u64), EventFlags::IN | EventFlags::ET);
             epoll::add(&epoll, stream, data, edges).expect("it was not added yet");
         }
         Self { epoll, streams }
@@ -201,13 +207,22 @@ impl<'a> Answers<'a> {
                 Err(Errno::INTR) => continue,
                 result => result.expect("it is an epoll descriptor"),
             };
-            assert!(!events.is_empty(), "{} answers are missing after a minute", answers as usize - noted);
+            assert!(
+                !events.is_empty(),
+                "{} answers are missing after a minute",
+                answers as usize - noted
+            );
             for event in events.drain(..) {
                 // Room for more answers than one connection ever has under way, so one read takes
                 // all.
                 let mut bytes = [0; 1024 * SIZE];
-                let read = (&self.streams[event.data.u64() as usize]).read(&mut bytes).expect("the server answers");
-                assert!(read > 0 && read.is_multiple_of(SIZE), "the server has closed, or cut an answer in two");
+                let read = (&self.streams[event.data.u64() as usize])
+                    .read(&mut bytes)
+                    .expect("the server answers");
+                assert!(
+                    read > 0 && read.is_multiple_of(SIZE),
+                    "the server has closed, or cut an answer in two"
+                );
                 let numbers = bytes[..read].as_chunks::<SIZE>().0;
                 numbers.iter().for_each(|&number| note(u32::from_ne_bytes(number)));
                 noted += numbers.len();

@@ -255,7 +255,8 @@ fn echo<P: Peer>(pairs: usize, trips: usize) {
                     P::write_all(&mut client, &[7; 100]).await.expect("the server reads");
                     let mut read = 0;
                     while read < 100 {
-                        read += P::read(&mut client, &mut buffer).await.expect("the server answers");
+                        read +=
+                            P::read(&mut client, &mut buffer).await.expect("the server answers");
                     }
                 }
             }));

@@ -38,7 +38,9 @@ pub fn run<P: Peer>(trips: usize, poll: u64, rounds_per_microsecond: u64) -> Vec
             stream.set_nodelay(true).expect("it is a TCP socket");
             stream
         });
-        let answer = |from: &mpsc::Receiver<Instant>| from.recv_timeout(Duration::from_secs(60)).expect("it answers");
+        let answer = |from: &mpsc::Receiver<Instant>| {
+            from.recv_timeout(Duration::from_secs(60)).expect("it answers")
+        };
         (0..trips)
             .map(|_| {
                 std::thread::sleep(Duration::from_millis(1));

@@ -39,7 +39,9 @@ fn usage_of(whom: libc::c_int) -> Usage {
     let failed = unsafe { libc::getrusage(whom, &mut usage) };
     assert_eq!(failed, 0, "getrusage of the own processes cannot fail");
     let count = |of: i64| u64::try_from(of).expect("a count");
-    let time = |of: libc::timeval| Duration::from_secs(count(of.tv_sec)) + Duration::from_micros(count(of.tv_usec));
+    let time = |of: libc::timeval| {
+        Duration::from_secs(count(of.tv_sec)) + Duration::from_micros(count(of.tv_usec))
+    };
     Usage {
         cpu: time(usage.ru_utime) + time(usage.ru_stime),
         voluntary_switches: count(usage.ru_nvcsw),
@@ -63,7 +65,9 @@ pub fn machine() -> Machine {
     // In hundredths of a second: user, nice, system, idle, waiting for a disk, two kinds of
     // interrupts, stolen. The columns after these are contained in the first two.
     let ticks: Vec<u64> = all.take(8).filter_map(|ticks| ticks.parse().ok()).collect();
-    let [user, nice, system, _idle, _waiting, interrupts, soft, stolen] = ticks[..] else { return Machine::default() };
+    let [user, nice, system, _idle, _waiting, interrupts, soft, stolen] = ticks[..] else {
+        return Machine::default();
+    };
     let time = |ticks: u64| Duration::from_millis(10 * ticks);
     Machine { busy: time(user + nice + system + interrupts + soft), stolen: time(stolen) }
 }

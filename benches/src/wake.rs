@@ -53,7 +53,8 @@ fn wake_ups<P: Peer>(load: Load) -> (Vec<f64>, Vec<f64>) {
     let (sender, mut receiver) = mpsc::unbounded::<(Instant, Instant)>();
     let wake_ups = load.events();
     let receive = async move {
-        let mut samples = (Vec::with_capacity(wake_ups as usize), Vec::with_capacity(wake_ups as usize));
+        let mut samples =
+            (Vec::with_capacity(wake_ups as usize), Vec::with_capacity(wake_ups as usize));
         while let Some((due, sent)) = receiver.next().await {
             samples.0.push(microseconds(due.elapsed()));
             samples.1.push(microseconds(sent - due));

@@ -35,8 +35,9 @@ pub fn rounds_per_microsecond(threads: usize) -> u64 {
         ROUNDS as f64 / microseconds(start.elapsed())
     };
     let mut rates: Vec<f64> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..threads).map(|_| scope.spawn(move || (0..200).map(tries).collect::<Vec<_>>())).collect();
+        let threads: Vec<_> = (0..threads)
+            .map(|_| scope.spawn(move || (0..200).map(tries).collect::<Vec<_>>()))
+            .collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("it only counts")).collect()
     });
     percentile(&mut rates, 0.5).round() as u64

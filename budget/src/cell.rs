@@ -380,7 +380,9 @@ mod tests {
         with_budget(2, || {
             drop(poll_proceed(&mut cx));
             assert_eq!(remaining(), Some(2));
-            let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("two operations are left") };
+            let Poll::Ready(spent) = poll_proceed(&mut cx) else {
+                panic!("two operations are left")
+            };
             spent.made_progress();
             assert_eq!(remaining(), Some(1));
         });
@@ -433,7 +435,9 @@ mod tests {
         spend();
         // More operations than the cell could count down.
         for _ in 0..=u16::MAX {
-            let Poll::Ready(spent) = poll_proceed(&mut cx) else { panic!("nothing constrains this thread") };
+            let Poll::Ready(spent) = poll_proceed(&mut cx) else {
+                panic!("nothing constrains this thread")
+            };
             spent.made_progress();
         }
         assert_eq!(remaining(), None);

@@ -228,7 +228,10 @@ mod tests {
             let mut cx = Context::from_waker(Waker::noop());
             with_budget(2, || {
                 assert!(cooperative(stream::pending::<()>()).poll_next_unpin(&mut cx).is_pending());
-                assert_eq!(cooperative(stream::empty::<()>()).poll_next_unpin(&mut cx), Poll::Ready(None));
+                assert_eq!(
+                    cooperative(stream::empty::<()>()).poll_next_unpin(&mut cx),
+                    Poll::Ready(None)
+                );
                 assert_eq!(remaining(), Some(2));
             });
         }

@@ -79,7 +79,10 @@ pub fn with_interrupt<R>(flag: &AtomicBool, f: impl FnOnce() -> R) -> R {
         }
     }
 
-    #[expect(unsafe_code, reason = "a thread-local cannot hold a borrow; the guard below ends it in time")]
+    #[expect(
+        unsafe_code,
+        reason = "a thread-local cannot hold a borrow; the guard below ends it in time"
+    )]
     // SAFETY: only the lifetime changes, so the reference must not be used after the caller's
     // borrow has ended. It can be reached through `FLAG` alone, which is private to this thread and
     // this file, and whose one reader, `raised`, keeps no copy. The guard takes it out before this

@@ -189,7 +189,10 @@ mod cooperative;
 mod interrupt;
 mod unconstrained;
 
-pub use cell::{OPERATIONS, Restore, exhaust, has_remaining, poll_proceed, remaining, with_budget, without_budget};
+pub use cell::{
+    OPERATIONS, Restore, exhaust, has_remaining, poll_proceed, remaining, with_budget,
+    without_budget,
+};
 pub use consume::{Consume, consume};
 pub use cooperative::{Cooperative, cooperative};
 pub use interrupt::with_interrupt;

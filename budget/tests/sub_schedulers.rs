@@ -1,16 +1,20 @@
-//! Many resources in one task: they share its budget, and must neither starve one another nor be polled in vain.
+//! Many resources in one task: they share its budget, and must neither starve one another nor be
+//! polled in vain.
 //!
 //! What went wrong elsewhere:
-//! - A `FuturesUnordered` went on polling children that could only answer `Pending`: for ever (tokio 2390, futures-rs
-//!   2047), so many times a layer that nested ones seemed to hang (tokio 3493), or once for each child, which makes the
-//!   whole quadratic (futures-rs 2526). Today it stops when two of its children have woken themselves *during* their
-//!   poll; so the wake must not be put off.
-//! - An operation that a pending resource had taken was not given back, so that those which waited used up what the
-//!   ready one needed: a deadlock (tokio PR 2549).
+//! - A `FuturesUnordered` went on polling children that could only answer `Pending`: for ever
+//!   (tokio 2390, futures-rs 2047), so many times a layer that nested ones seemed to hang (tokio
+//!   3493), or once for each child, which makes the whole quadratic (futures-rs 2526). Today it
+//!   stops when two of its children have woken themselves *during* their poll; so the wake must not
+//!   be put off.
+//! - An operation that a pending resource had taken was not given back, so that those which waited
+//!   used up what the ready one needed: a deadlock (tokio PR 2549).
 
 use futures::future::{Either, FutureExt, join, join_all, select};
 use futures::stream::{FuturesUnordered, StreamExt};
-use giveway_budget::{OPERATIONS, consume, cooperative, has_remaining, poll_proceed, remaining, with_budget};
+use giveway_budget::{
+    OPERATIONS, consume, cooperative, has_remaining, poll_proceed, remaining, with_budget,
+};
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -29,7 +33,8 @@ impl Wake for Woken {
     }
 }
 
-/// Polls to the end with a fresh budget each time, as an executor does; panics where one would wait or spin for ever.
+/// Polls to the end with a fresh budget each time, as an executor does; panics where one would wait
+/// or spin for ever.
 fn run<T>(operations: u8, task: impl Future<Output = T>) -> T {
     let mut task = pin!(task);
     let woken = Arc::new(Woken::default());
@@ -45,7 +50,10 @@ fn run<T>(operations: u8, task: impl Future<Output = T>) -> T {
 }
 
 /// A child that counts how often it is polled, in vain or not.
-fn counted(polls: &Cell<usize>, mut child: impl Future<Output = ()> + Unpin) -> impl Future<Output = ()> {
+fn counted(
+    polls: &Cell<usize>,
+    mut child: impl Future<Output = ()> + Unpin,
+) -> impl Future<Output = ()> {
     poll_fn(move |cx| {
         polls.set(polls.get() + 1);
         child.poll_unpin(cx)
@@ -62,7 +70,8 @@ fn never(cx: &mut Context<'_>) -> Poll<()> {
 fn futures_unordered_costs_no_more_than_its_children() {
     let polls = Cell::new(0);
     let done = run(OPERATIONS, async {
-        let children: FuturesUnordered<_> = (0..CHILDREN).map(|_| counted(&polls, consume())).collect();
+        let children: FuturesUnordered<_> =
+            (0..CHILDREN).map(|_| counted(&polls, consume())).collect();
         children.count().await
     });
     assert_eq!(done, CHILDREN);
@@ -74,7 +83,8 @@ fn futures_unordered_of_cooperative_children_costs_no_more() {
     let polls = Cell::new(0);
     let done = run(OPERATIONS, async {
         // They spend twice, once inside and once outside.
-        let children: FuturesUnordered<_> = (0..CHILDREN).map(|_| counted(&polls, cooperative(consume()))).collect();
+        let children: FuturesUnordered<_> =
+            (0..CHILDREN).map(|_| counted(&polls, cooperative(consume()))).collect();
         children.count().await
     });
     assert_eq!(done, CHILDREN);
@@ -98,7 +108,8 @@ fn nested_futures_unordered_cost_no_more_than_their_leaves() {
             if layers_below == 0 {
                 return counted(polls, consume()).await;
             }
-            let mut children: FuturesUnordered<_> = (0..FAN_OUT).map(|_| layer(polls, layers_below - 1)).collect();
+            let mut children: FuturesUnordered<_> =
+                (0..FAN_OUT).map(|_| layer(polls, layers_below - 1)).collect();
             while children.next().await.is_some() {}
         })
     }
@@ -133,7 +144,10 @@ fn a_scheduler_that_asks_stops_before_it_polls_in_vain() {
     }
 
     let polls = Cell::new(0);
-    run(OPERATIONS, RoundRobin((0..CHILDREN).map(|_| Box::pin(counted(&polls, consume())) as _).collect()));
+    run(
+        OPERATIONS,
+        RoundRobin((0..CHILDREN).map(|_| Box::pin(counted(&polls, consume())) as _).collect()),
+    );
     assert_eq!(polls.get(), CHILDREN);
 }
 
@@ -173,7 +187,8 @@ fn a_joined_resource_that_waits_for_the_other_gets_its_answer() {
     run(1, join(receive, send));
 }
 
-/// An executor inside a task polls in a loop and never lets the task return, whatever it is refused.
+/// An executor inside a task polls in a loop and never lets the task return, whatever it is
+/// refused.
 #[test]
 fn an_executor_nested_in_a_task_is_let_go_in_the_end() {
     with_budget(3, || {
@@ -183,14 +198,17 @@ fn an_executor_nested_in_a_task_is_let_go_in_the_end() {
             }
         });
     });
-    with_budget(1, || assert_eq!(giveway_budget::remaining(), Some(1), "the next poll is constrained again"));
+    with_budget(1, || {
+        assert_eq!(giveway_budget::remaining(), Some(1), "the next poll is constrained again")
+    });
     let interrupted = std::sync::atomic::AtomicBool::new(true);
     giveway_budget::with_interrupt(&interrupted, || {
         with_budget(3, || futures::executor::block_on(giveway_budget::consume()));
     });
 }
 
-/// A scheduler that stops when nothing remains, and something unconstrained beside the work, do not keep it from that.
+/// A scheduler that stops when nothing remains, and something unconstrained beside the work, do not
+/// keep it from that.
 #[test]
 fn an_executor_nested_in_a_task_is_let_go_whatever_it_polls() {
     let consume_many = || async {
@@ -220,7 +238,10 @@ fn refusals_of_an_inner_budget_do_not_count_for_the_outer() {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     with_budget(0, || {
         for _ in 0..10 {
-            with_budget(0, || (0..20_000).for_each(|_| assert!(giveway_budget::poll_proceed(&mut cx).is_pending())));
+            with_budget(0, || {
+                (0..20_000)
+                    .for_each(|_| assert!(giveway_budget::poll_proceed(&mut cx).is_pending()))
+            });
         }
         assert_eq!(giveway_budget::remaining(), Some(0));
     });

@@ -54,7 +54,12 @@ impl Customers {
 
     /// Sends `rate` requests a second for `time`, and waits for every answer. Calls `tell` with the
     /// elapsed time, every [`TELL_EVERY`].
-    pub(crate) fn order(&self, rate: u32, time: Duration, mut tell: impl FnMut(Duration)) -> io::Result<Vec<Request>> {
+    pub(crate) fn order(
+        &self,
+        rate: u32,
+        time: Duration,
+        mut tell: impl FnMut(Duration),
+    ) -> io::Result<Vec<Request>> {
         let due = &times(rate, time)[..];
         let start = Instant::now() + Duration::from_millis(1);
         scope(|scope| {
@@ -77,7 +82,8 @@ impl Customers {
                 }
                 io::Result::Ok(())
             });
-            while !(sender.is_finished() && receivers.iter().all(|receiver| receiver.is_finished())) {
+            while !(sender.is_finished() && receivers.iter().all(|receiver| receiver.is_finished()))
+            {
                 tell(start.elapsed());
                 sleep(TELL_EVERY);
             }

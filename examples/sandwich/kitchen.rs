@@ -19,7 +19,8 @@ pub(crate) const CHUNK: Duration = Duration::from_micros(20);
 const CHUNKS_OF_A_JOB: u32 = 250;
 
 /// How long a background job takes if it has a CPU to itself: 5 ms.
-pub(crate) const JOB: Duration = Duration::from_micros(CHUNK.as_micros() as u64 * CHUNKS_OF_A_JOB as u64);
+pub(crate) const JOB: Duration =
+    Duration::from_micros(CHUNK.as_micros() as u64 * CHUNKS_OF_A_JOB as u64);
 
 /// What runs in the background while the requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,13 @@ pub(crate) enum Act {
 }
 
 impl Act {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Nothing, Self::NeverYields, Self::YieldNow, Self::YieldNowIfBusy, Self::SpawnBackground];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Nothing,
+        Self::NeverYields,
+        Self::YieldNow,
+        Self::YieldNowIfBusy,
+        Self::SpawnBackground,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

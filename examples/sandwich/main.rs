@@ -91,11 +91,17 @@ fn run(options: &Options) -> io::Result<()> {
         outcome::json(&outcomes, options)
     } else {
         let picture = match drawn {
-            Ok(()) => format!("\n\nThe requests, act by act, as a picture: {}", options.picture.display()),
+            Ok(()) => {
+                format!("\n\nThe requests, act by act, as a picture: {}", options.picture.display())
+            }
             Err(_) => String::new(),
         };
         let others = outcome::others(others.part());
-        format!("{}{others}\n{}{picture}", outcome::table(&outcomes, options, real_time), outcome::moral(&outcomes))
+        format!(
+            "{}{others}\n{}{picture}",
+            outcome::table(&outcomes, options, real_time),
+            outcome::moral(&outcomes)
+        )
     };
     say(&text)?;
     drawn

@@ -13,7 +13,8 @@ The sandwich counter: requests over loopback TCP beside background jobs, in five
   --rate R         requests a second (2000)
   --background N   background jobs at a time (64 for each worker that has a CPU)
   --workers N      worker threads (as many as there are CPUs)
-  --picture FILE   where the picture goes, in a directory that exists (sandwich.svg in cargo's target directory)
+  --picture FILE   where the picture goes, in a directory that exists (sandwich.svg in cargo's \
+                               target directory)
   --json           for machines: the figures as JSON on standard output
   --help           this";
 
@@ -48,7 +49,9 @@ impl Options {
         let (mut picture, mut json) = (None, false);
         // `--secs=5` is `--secs 5`.
         let mut args = args.into_iter().flat_map(|arg| match arg.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => vec![flag.to_owned(), value.to_owned()],
+            Some((flag, value)) if flag.starts_with("--") => {
+                vec![flag.to_owned(), value.to_owned()]
+            }
             _ => vec![arg],
         });
         while let Some(flag) = args.next() {
@@ -66,13 +69,23 @@ impl Options {
             }
         }
         if secs * f64::from(rate) > MOST_REQUESTS {
-            return Err(format!("--secs {secs} with --rate {rate}: more than {MOST_REQUESTS} requests an act"));
+            return Err(format!(
+                "--secs {secs} with --rate {rate}: more than {MOST_REQUESTS} requests an act"
+            ));
         }
         let cpus = available_parallelism().map_or(1, usize::from);
         let workers = workers.unwrap_or(cpus);
         let background = background.unwrap_or(JOBS_FOR_EACH_WORKER * workers.min(cpus));
         let picture = picture.unwrap_or_else(|| target_directory().join(PICTURE));
-        Ok(Some(Self { time: Duration::from_secs_f64(secs), rate, background, workers, cpus, picture, json }))
+        Ok(Some(Self {
+            time: Duration::from_secs_f64(secs),
+            rate,
+            background,
+            workers,
+            cpus,
+            picture,
+            json,
+        }))
     }
 
     /// Returns how many CPUs the background work can use at most.

@@ -59,12 +59,17 @@ impl Outcome {
 
 /// The latency columns: the name in the table, the key in the JSON, and the fraction of all
 /// requests.
-const PARTS: [(&str, &str, f64); 4] =
-    [("p50", "p50_us", 0.5), ("p99", "p99_us", 0.99), ("p99.9", "p999_us", 0.999), ("max", "max_us", 1.0)];
+const PARTS: [(&str, &str, f64); 4] = [
+    ("p50", "p50_us", 0.5),
+    ("p99", "p99_us", 0.99),
+    ("p99.9", "p999_us", 0.999),
+    ("max", "max_us", 1.0),
+];
 
 pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) -> String {
     let mut text = format!(
-        "{} requests a second over loopback TCP, {} µs of work each; {} background jobs; {} workers; {} s an act\n",
+        "{} requests a second over loopback TCP, {} µs of work each; {} background jobs; {} \
+         workers; {} s an act\n",
         options.rate,
         CHUNK.as_micros(),
         options.background,
@@ -72,12 +77,14 @@ pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) ->
         seconds(options.time),
     );
     if !real_time {
-        text += "(the system refuses real-time priority to the customers' threads; the workers run at a lower one instead)\n";
+        text += "(the system refuses real-time priority to the customers' threads; the workers \
+                 run at a lower one instead)\n";
     }
     let head = PARTS.map(|(name, ..)| format!("{name:>9}")).concat();
     let _ = write!(text, "\n{:<30}{head}  {:>17}  {:>10}", "", "background work", "CPU used");
     for outcome in outcomes {
-        let cells = PARTS.map(|(_, _, part)| format!("{:>9}", short(outcome.percentile(part)))).concat();
+        let cells =
+            PARTS.map(|(_, _, part)| format!("{:>9}", short(outcome.percentile(part)))).concat();
         let background = match outcome.act {
             Act::Nothing => "–".to_owned(),
             _ => format!("{:.2} of {} CPUs", outcome.background, options.most_cpus()),
@@ -92,14 +99,18 @@ pub(crate) fn table(outcomes: &[Outcome], options: &Options, real_time: bool) ->
 /// figures.
 pub(crate) fn others(part: Option<f64>) -> String {
     match part {
-        Some(part) if part > 0.05 => format!("\n(other processes used {:.0} % of the machine meanwhile)\n", part * 1e2),
+        Some(part) if part > 0.05 => {
+            format!("\n(other processes used {:.0} % of the machine meanwhile)\n", part * 1e2)
+        }
         _ => String::new(),
     }
 }
 
 /// Summarizes the results in a sentence.
 pub(crate) fn moral(outcomes: &[Outcome]) -> String {
-    let p99 = |wanted| outcomes.iter().find(|outcome| outcome.act == wanted).map(|it| it.percentile(0.99));
+    let p99 = |wanted| {
+        outcomes.iter().find(|outcome| outcome.act == wanted).map(|it| it.percentile(0.99))
+    };
     let (Some(idle), Some(never), Some(now), Some(if_busy), Some(background), Some(last)) = (
         p99(Act::Nothing),
         p99(Act::NeverYields),
@@ -111,13 +122,15 @@ pub(crate) fn moral(outcomes: &[Outcome]) -> String {
         return String::new();
     };
     let explanation = if if_busy < idle {
-        "\n(Beside nothing it takes longer because idle CPUs sleep: to wake one takes longer than for a job on a busy one to give way.)"
+        "\n(Beside nothing it takes longer because idle CPUs sleep: to wake one takes longer than \
+         for a job on a busy one to give way.)"
     } else {
         ""
     };
     format!(
-        "With yield_now_if_busy the background did {:.2} CPUs' worth of work and 99 of 100 requests were answered within {}: \
-         beside nothing at all it was {}, beside yield_now {}, beside jobs that never yield {}, and beside the same by spawn_background {}.{explanation}",
+        "With yield_now_if_busy the background did {:.2} CPUs' worth of work and 99 of 100 \
+         requests were answered within {}: beside nothing at all it was {}, beside yield_now {}, \
+         beside jobs that never yield {}, and beside the same by spawn_background {}.{explanation}",
         last.background,
         short(if_busy),
         short(idle),
@@ -143,10 +156,12 @@ pub(crate) fn json(outcomes: &[Outcome], options: &Options) -> String {
     let acts: Vec<_> = outcomes
         .iter()
         .map(|outcome| {
-            let parts = PARTS
-                .map(|(_, key, part)| format!("\"{key}\": {:.1}", outcome.percentile(part).as_nanos() as f64 / 1e3));
+            let parts = PARTS.map(|(_, key, part)| {
+                format!("\"{key}\": {:.1}", outcome.percentile(part).as_nanos() as f64 / 1e3)
+            });
             format!(
-                "    {{\"act\": \"{}\", \"requests\": {}, {}, \"background_cpus\": {:.3}, \"cpus_used\": {:.3}}}",
+                "    {{\"act\": \"{}\", \"requests\": {}, {}, \"background_cpus\": {:.3}, \
+                 \"cpus_used\": {:.3}}}",
                 outcome.act.name(),
                 outcome.requests.len(),
                 parts.join(", "),
@@ -156,7 +171,8 @@ pub(crate) fn json(outcomes: &[Outcome], options: &Options) -> String {
         })
         .collect();
     format!(
-        "{{\n  \"secs\": {}, \"rate\": {}, \"background\": {}, \"workers\": {},\n  \"acts\": [\n{}\n  ]\n}}",
+        "{{\n  \"secs\": {}, \"rate\": {}, \"background\": {}, \"workers\": {},\n  \"acts\": \
+         [\n{}\n  ]\n}}",
         seconds(options.time),
         options.rate,
         options.background,
@@ -181,7 +197,11 @@ mod tests {
 
     #[test]
     fn requests_that_are_slower_beside_nothing_are_explained() {
-        assert!(moral(&outcomes([200, 9_000, 4_000, 150, 160])).contains("to wake one takes longer"));
-        assert!(!moral(&outcomes([100, 9_000, 4_000, 150, 160])).contains("to wake one takes longer"));
+        assert!(
+            moral(&outcomes([200, 9_000, 4_000, 150, 160])).contains("to wake one takes longer")
+        );
+        assert!(
+            !moral(&outcomes([100, 9_000, 4_000, 150, 160])).contains("to wake one takes longer")
+        );
     }
 }

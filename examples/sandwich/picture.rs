@@ -53,7 +53,8 @@ fn colour(act: Act) -> &'static str {
 
 /// Draws the acts, and writes the picture to a file.
 pub(crate) fn draw(file: &Path, outcomes: &[Outcome], options: &Options) -> io::Result<()> {
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
     std::fs::write(file, svg(outcomes, options)).map_err(told)
 }
 
@@ -93,8 +94,16 @@ struct Decades {
 impl Decades {
     fn of(outcomes: &[Outcome]) -> Self {
         let power = |time: Duration| (time.as_nanos().max(1) as f64 / 1e3).log10();
-        let low = outcomes.iter().map(|outcome| power(outcome.percentile(0.0))).fold(9.0, f64::min).floor() as i32;
-        let high = outcomes.iter().map(|outcome| power(outcome.percentile(1.0))).fold(0.0, f64::max).ceil() as i32;
+        let low = outcomes
+            .iter()
+            .map(|outcome| power(outcome.percentile(0.0)))
+            .fold(9.0, f64::min)
+            .floor() as i32;
+        let high = outcomes
+            .iter()
+            .map(|outcome| power(outcome.percentile(1.0)))
+            .fold(0.0, f64::max)
+            .ceil() as i32;
         Self { low, high: high.max(low + 1) }
     }
 
@@ -118,15 +127,16 @@ impl Picture {
     fn head(&mut self, options: &Options) {
         let (Options { rate, background, workers, .. }, job) = (options, JOB.as_millis());
         self.add(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-             font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\" fill=\"#1f2937\">\n\
-             <title>How long requests take beside background work, in five acts</title>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-             <text x=\"{LEFT}\" y=\"32\" font-size=\"20\" font-weight=\"600\">How long a request takes beside background work</text>\n\
-             <text x=\"{LEFT}\" y=\"54\" fill=\"#4b5563\">{rate} requests a second over loopback TCP, {background} background jobs of \
-             {job} ms each, {workers} workers of one Giveway runtime.</text>\n\
-             <text x=\"{LEFT}\" y=\"{FOOT}\" fill=\"#4b5563\">Dots: one of every few requests, and the slowest of them. \
-             Line: what 99 of 100 take.</text>"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             role=\"img\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"13\" \
+             fill=\"#1f2937\">\n<title>How long requests take beside background work, in five \
+             acts</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text \
+             x=\"{LEFT}\" y=\"32\" font-size=\"20\" font-weight=\"600\">How long a request takes \
+             beside background work</text>\n<text x=\"{LEFT}\" y=\"54\" fill=\"#4b5563\">{rate} \
+             requests a second over loopback TCP, {background} background jobs of {job} ms each, \
+             {workers} workers of one Giveway runtime.</text>\n<text x=\"{LEFT}\" y=\"{FOOT}\" \
+             fill=\"#4b5563\">Dots: one of every few requests, and the slowest of them. Line: \
+             what 99 of 100 take.</text>"
         ));
     }
 
@@ -142,22 +152,24 @@ impl Picture {
         }
         let mut sideways = |middle: f64, text: &str| {
             self.add(format_args!(
-                "<text transform=\"translate(20 {middle}) rotate(-90)\" text-anchor=\"middle\" fill=\"#4b5563\">{text}</text>"
+                "<text transform=\"translate(20 {middle}) rotate(-90)\" text-anchor=\"middle\" \
+                 fill=\"#4b5563\">{text}</text>"
             ));
         };
         sideways((LATENCY.top + LATENCY.bottom) / 2.0, "latency (log scale)");
         sideways((WORK.top + WORK.bottom) / 2.0, "CPUs");
         self.add(format_args!(
-            "<text x=\"{LEFT}\" y=\"{}\" fill=\"#4b5563\">Background work done meanwhile, in CPUs</text>\n\
-             <text x=\"{RIGHT}\" y=\"{FOOT}\" text-anchor=\"end\" fill=\"#4b5563\">seconds of each act</text>",
+            "<text x=\"{LEFT}\" y=\"{}\" fill=\"#4b5563\">Background work done meanwhile, in \
+             CPUs</text>\n<text x=\"{RIGHT}\" y=\"{FOOT}\" text-anchor=\"end\" \
+             fill=\"#4b5563\">seconds of each act</text>",
             WORK.top - 12.0,
         ));
     }
 
     fn line(&mut self, y: f64, label: &str) {
         self.add(format_args!(
-            "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#e5e7eb\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#4b5563\">{label}</text>",
+            "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#e5e7eb\"/><text x=\"{:.1}\" y=\"{:.1}\" \
+             text-anchor=\"end\" fill=\"#4b5563\">{label}</text>",
             LEFT - 8.0,
             y + 4.5,
         ));
@@ -169,7 +181,8 @@ impl Picture {
         // A tinted background, and the name of the act.
         for span in [&LATENCY, &WORK] {
             self.add(format_args!(
-                "<rect x=\"{:.1}\" y=\"{}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\" fill-opacity=\"0.05\"/>",
+                "<rect x=\"{:.1}\" y=\"{}\" width=\"{:.1}\" height=\"{}\" fill=\"{colour}\" \
+                 fill-opacity=\"0.05\"/>",
                 left + 1.0,
                 span.top,
                 width - 2.0,
@@ -178,9 +191,9 @@ impl Picture {
         }
         let middle = left + width / 2.0;
         self.add(format_args!(
-            "<text x=\"{middle:.1}\" y=\"88\" text-anchor=\"middle\" font-size=\"14\" font-weight=\"600\" fill=\"{colour}\">\
-             {}. {}</text>\n\
-             <text x=\"{middle:.1}\" y=\"110\" text-anchor=\"middle\">p50 {}, p99 {}</text>",
+            "<text x=\"{middle:.1}\" y=\"88\" text-anchor=\"middle\" font-size=\"14\" \
+             font-weight=\"600\" fill=\"{colour}\">{}. {}</text>\n<text x=\"{middle:.1}\" \
+             y=\"110\" text-anchor=\"middle\">p50 {}, p99 {}</text>",
             index + 1,
             outcome.act.name(),
             short(outcome.percentile(0.5)),
@@ -212,11 +225,17 @@ impl Picture {
             // The slowest request of each stretch is drawn, because outliers are what matters.
             let slowest = stretch.iter().max_by_key(|request| request.took);
             for request in [stretch.first(), slowest].into_iter().flatten() {
-                let _ = write!(path, "M{:.1} {:.1}h0", panel.x(request.due), self.decades.y(request.took));
+                let _ = write!(
+                    path,
+                    "M{:.1} {:.1}h0",
+                    panel.x(request.due),
+                    self.decades.y(request.took)
+                );
             }
         }
         self.add(format_args!(
-            "<path d=\"{path}\" stroke=\"{colour}\" stroke-opacity=\"0.4\" stroke-width=\"3\" stroke-linecap=\"round\"/>"
+            "<path d=\"{path}\" stroke=\"{colour}\" stroke-opacity=\"0.4\" stroke-width=\"3\" \
+             stroke-linecap=\"round\"/>"
         ));
     }
 
@@ -230,9 +249,12 @@ impl Picture {
             let p99 = took[((took.len() - 1) as f64 * 0.99).round() as usize];
             let y = self.decades.y(p99);
             let (from, to) = (panel.x(stretch[0].due), panel.x(stretch[stretch.len() - 1].due));
-            let _ = write!(path, "{}{from:.1} {y:.1}H{to:.1}", if path.is_empty() { 'M' } else { 'L' });
+            let _ =
+                write!(path, "{}{from:.1} {y:.1}H{to:.1}", if path.is_empty() { 'M' } else { 'L' });
         }
-        self.add(format_args!("<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"/>"));
+        self.add(format_args!(
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"/>"
+        ));
     }
 
     /// Draws the area of background work.
@@ -245,8 +267,8 @@ impl Picture {
             end = to;
         }
         self.add(format_args!(
-            "<path d=\"{path}V{:.1}Z\" fill=\"{colour}\" fill-opacity=\"0.45\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-weight=\"600\">{:.2}</text>",
+            "<path d=\"{path}V{:.1}Z\" fill=\"{colour}\" fill-opacity=\"0.45\"/>\n<text \
+             x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-weight=\"600\">{:.2}</text>",
             WORK.bottom,
             panel.left + panel.width / 2.0,
             (WORK.top + WORK.bottom) / 2.0 + 5.0,

@@ -38,13 +38,18 @@ fn new_parker() -> (Arc<Parker>, Waker) {
 }
 
 /// Polls `future` on this thread until it is ready, and parks in between.
-pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(
+    shared: &Arc<Shared>,
+    place: &Location<'_>,
+    future: F,
+) -> F::Output {
     let mut future = pin!(future);
     // A `block_on` within this one finds the cache empty and makes a parker of its own. A wake-up
     // that was meant for an earlier user of a cached parker costs one needless poll.
     let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
     let mut cx = Context::from_waker(&waker);
-    let (caller, watched, fatal) = (Caller::new(shared), deadlock::Caller::new(shared), Waiter::new(shared));
+    let (caller, watched, fatal) =
+        (Caller::new(shared), deadlock::Caller::new(shared), Waiter::new(shared));
     let park = || match &watched {
         Some(watched) => watched.park(&parker),
         None => {
@@ -79,7 +84,9 @@ pub(crate) fn block_on<F: Future>(shared: &Arc<Shared>, place: &Location<'_>, fu
                     }
                     // 4. A verdict is believed only after one more poll, and if the future was not
                     // woken since: a wake-up may have come at the moment of the verdict.
-                    if let Some(verdict) = verdict.take().or(verdict_before).filter(|_| !parker.has_token()) {
+                    if let Some(verdict) =
+                        verdict.take().or(verdict_before).filter(|_| !parker.has_token())
+                    {
                         panic!("{verdict}\n`block_on` was called at {place}");
                     }
                     verdict = match &fatal {

@@ -64,7 +64,10 @@ impl Watch {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A thread that was woken may not have had a CPU since.
         let woken = state.waiting.iter().any(|(parker, _)| parker.has_token());
-        let at_rest = state.callers > 0 && state.waiting.len() == state.callers && state.expected == 0 && !woken;
+        let at_rest = state.callers > 0
+            && state.waiting.len() == state.callers
+            && state.expected == 0
+            && !woken;
         if !at_rest || shared.scheduler.idle.counts().idle() < shared.scheduler.idle.workers() {
             state.last = None;
             return false;
@@ -95,8 +98,8 @@ fn describe_deadlock(shared: &Shared) -> String {
     });
     tasks.sort();
     let mut text = String::from(
-        "deadlock: every worker is idle, `block_on` waits, and there is no timer, no I/O and no blocking job that could \
-         wake anything.",
+        "deadlock: every worker is idle, `block_on` waits, and there is no timer, no I/O and no \
+         blocking job that could wake anything.",
     );
     match count {
         0 => text.push_str(" No task waits but the future of `block_on` itself."),

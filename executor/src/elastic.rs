@@ -66,7 +66,11 @@ impl Elastic {
             // The reference to the runtime is weak: pacers hold the admission, and may outlive the
             // runtime.
             shared.meter.paced.start(shared.workers());
-            let host = Host { shared: Arc::downgrade(shared), cores: shared.workers(), alarm: Default::default() };
+            let host = Host {
+                shared: Arc::downgrade(shared),
+                cores: shared.workers(),
+                alarm: Default::default(),
+            };
             Admission::new(self.settings, host)
         };
         // Other threads wait while one makes it.
@@ -142,7 +146,10 @@ mod tests {
             *set = shared.reactor.wake_at(later, Waker::noop());
             drop(set);
             assert!(setter.join().unwrap());
-            assert!(!in_reactor, "it might have gone off, and set the next one, and then stopped that");
+            assert!(
+                !in_reactor,
+                "it might have gone off, and set the next one, and then stopped that"
+            );
         });
         assert!(shared.reactor.is_waited_for(), "the one that was set last is there");
         drop(host);

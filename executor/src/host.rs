@@ -9,7 +9,9 @@ use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_ho
 use std::cell::{Cell, OnceCell};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 
 /// Gives way if every worker is busy and work waits; otherwise is ready at once. This is the yield
 /// point of a polite background loop.
@@ -100,7 +102,8 @@ impl Worker {
     /// cutting budgets short.
     pub(crate) fn with_yield_points<R>(&self, f: impl FnOnce() -> R) -> R {
         #[cfg(not(all(test, giveway_loom)))]
-        let f = || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
+        let f =
+            || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
         with_host(self, f)
     }
 
@@ -153,9 +156,12 @@ impl Host for Worker {
     fn signs(&self) -> Signs<'_> {
         match self.hold() {
             Hold::Core => signs(self.shared(), Some(self.index()), &self.core().manners().pace),
-            Hold::Lent(_) | Hold::Lost(_) => {
-                Signs { idle: &NOBODY, asked: &ALWAYS, queued: [&NOTHING, &NOTHING], countdown: &NO_COUNT }
-            }
+            Hold::Lent(_) | Hold::Lost(_) => Signs {
+                idle: &NOBODY,
+                asked: &ALWAYS,
+                queued: [&NOTHING, &NOTHING],
+                countdown: &NO_COUNT,
+            },
         }
     }
 
@@ -165,7 +171,8 @@ impl Host for Worker {
         }
         match self.hold() {
             Hold::Core => {
-                let waits = !self.somebody_idle() && self.shared().scheduler.would_give_way(self.core(), self);
+                let waits = !self.somebody_idle()
+                    && self.shared().scheduler.would_give_way(self.core(), self);
                 if !waits {
                     Tally::count(&self.tally().yields_declined);
                 }
@@ -199,7 +206,9 @@ impl Host for Worker {
 
     fn take_back(&self, ticket: Ticket) -> bool {
         match self.hold() {
-            Hold::Core if ticket == self.ticket(self.core().tick()) => self.core().manners().take_back(),
+            Hold::Core if ticket == self.ticket(self.core().tick()) => {
+                self.core().manners().take_back()
+            }
             Hold::Lost(_) if ticket == self.ticket(self.tick_away()) => self.take_back_away(),
             _ => return false,
         }
@@ -257,7 +266,13 @@ pub(crate) struct Caller<'a> {
 impl<'a> Caller<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>) -> Self {
         let manners = Manners::new(Settings::default().wide_look_interval);
-        Self { shared, manners, poll: Cell::new(0), number: OnceCell::new(), paced_since: Cell::new(None) }
+        Self {
+            shared,
+            manners,
+            poll: Cell::new(0),
+            number: OnceCell::new(),
+            paced_since: Cell::new(None),
+        }
     }
 
     pub(crate) fn begin_poll(&self) {
@@ -284,7 +299,8 @@ impl<'a> Caller<'a> {
         }
         let pace = &self.manners.pace;
         let due = pace.ran_out() && pace.due(shared.now(), None) == Due::Everything;
-        !scheduler.injector.is_empty() || (due | self.manners.take_unanswered()) && scheduler.work_waits()
+        !scheduler.injector.is_empty()
+            || (due | self.manners.take_unanswered()) && scheduler.work_waits()
     }
 
     fn ticket(&self) -> Ticket {
@@ -334,7 +350,8 @@ impl Host for Caller<'_> {
         if self.shared.birth.is_elsewhere() {
             return None;
         }
-        let spent = self.paced_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
+        let spent =
+            self.paced_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
         Some(Paced::new(self.shared.elastic.admission(self.shared), now, spent))
     }
 }

@@ -107,6 +107,7 @@ pub use host::{should_yield, yield_now_if_busy};
 pub use monitor::LongPoll;
 pub use pinned::spawn_pinned;
 pub use runtime::{
-    Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask, TaskPanic, block_on,
+    Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask,
+    TaskPanic, block_on,
 };
 pub use task::{spawn, spawn_background, yield_now};

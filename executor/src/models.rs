@@ -100,7 +100,8 @@ impl Runtime {
     fn find_one(&self, worker: usize) {
         let mut searching = self.idle.try_start_search();
         while !self.queue.take() {
-            let look_again = |counted_out| counted_out == CountedOut::LookAgain && !self.queue.is_empty();
+            let look_again =
+                |counted_out| counted_out == CountedOut::LookAgain && !self.queue.is_empty();
             self.idle.sleep(worker, searching, look_again, || self.park(worker));
             searching = true;
         }
@@ -176,7 +177,11 @@ fn last_searcher_against_push() {
         });
         let woken_by_searcher = runtime.idle.found_work(|| runtime.queued(), || ());
         let woken_by_pusher = pusher.join().unwrap();
-        assert_eq!(woken_by_searcher.xor(woken_by_pusher), Some(1), "somebody, and only one, wakes worker 1");
+        assert_eq!(
+            woken_by_searcher.xor(woken_by_pusher),
+            Some(1),
+            "somebody, and only one, wakes worker 1"
+        );
     });
 }
 
@@ -313,7 +318,10 @@ fn interrupt_against_yield_point() {
         });
         let saw_work = runtime.arm_and_look(0);
         pusher.join().unwrap();
-        assert!(saw_work || runtime.polite.is_interrupted(0), "the next yield point goes on beside queued work");
+        assert!(
+            saw_work || runtime.polite.is_interrupted(0),
+            "the next yield point goes on beside queued work"
+        );
     });
 }
 
@@ -349,7 +357,10 @@ fn interrupt_against_end_of_politeness() {
         }
         pusher.join().unwrap();
         let saw_work = polite.join().unwrap();
-        assert!(saw_work || runtime.polite.is_interrupted(2), "the others are impolite, and core 2 was not told");
+        assert!(
+            saw_work || runtime.polite.is_interrupted(2),
+            "the others are impolite, and core 2 was not told"
+        );
     });
 }
 
@@ -370,7 +381,10 @@ fn resume_against_push() {
         let _last = runtime.idle.stop_search();
         let saw_work = runtime.arm_and_look(0);
         pusher.join().unwrap();
-        assert!(saw_work || runtime.polite.is_interrupted(0), "it resumes beside queued work, and is not told");
+        assert!(
+            saw_work || runtime.polite.is_interrupted(0),
+            "it resumes beside queued work, and is not told"
+        );
     });
 }
 
@@ -397,7 +411,8 @@ fn yield_against_sleep() {
         // As in `Worker::run_tasks`, with nothing but the yield queue.
         let mut searching = runtime.idle.try_start_search();
         while runtime.yielded.take().is_none() {
-            let look_again = |counted_out| counted_out == CountedOut::LookAgain && !runtime.yielded.is_empty();
+            let look_again =
+                |counted_out| counted_out == CountedOut::LookAgain && !runtime.yielded.is_empty();
             runtime.idle.sleep(0, searching, look_again, || runtime.park(0));
             searching = true;
         }
@@ -565,6 +580,9 @@ fn end_of_poll_against_step_aside() {
         worker.join().unwrap();
         // The monitor's next look finds that the poll is over.
         core.step_back();
-        assert!(!core.steps_aside.load(Relaxed), "the thread of a poll that is over steps aside for good");
+        assert!(
+            !core.steps_aside.load(Relaxed),
+            "the thread of a poll that is over steps aside for good"
+        );
     });
 }

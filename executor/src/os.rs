@@ -90,7 +90,9 @@ pub(crate) fn step_aside(thread: i32) -> Option<NonZeroU64> {
     let mut attributes = Attributes::of(thread)?;
     let before = u32::try_from(attributes.runtime / 1_000).ok()?;
     attributes.runtime = LONG_SLICE;
-    attributes.set(thread).then(|| NonZeroU64::new(u64::from(thread.cast_unsigned()) << 32 | u64::from(before)))?
+    attributes
+        .set(thread)
+        .then(|| NonZeroU64::new(u64::from(thread.cast_unsigned()) << 32 | u64::from(before)))?
 }
 
 /// Undoes [`step_aside`]. The thread may have ended.
@@ -144,8 +146,11 @@ impl Attributes {
         let (mut attributes, size) = (Self::default(), size_of::<Self>());
         // SAFETY: `attributes` may be written to for `size` bytes, and the kernel writes no more. A
         // thread that has ended is an error.
-        let told = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attributes, size, 0) } == 0;
-        let ordinary = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.policy.cast_signed());
+        let told =
+            unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attributes, size, 0) }
+                == 0;
+        let ordinary =
+            [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.policy.cast_signed());
         (told && ordinary).then_some(attributes)
     }
 

@@ -39,7 +39,11 @@ pub(crate) struct Parker {
 
 impl Parker {
     pub(crate) fn new() -> Self {
-        Self { thread: Mutex::new(None), token: AtomicBool::new(false), elsewhere: AtomicU8::new(0) }
+        Self {
+            thread: Mutex::new(None),
+            token: AtomicBool::new(false),
+            elsewhere: AtomicU8::new(0),
+        }
     }
 
     /// Makes the calling thread the one that parks here, in place of another that parks here no

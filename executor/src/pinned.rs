@@ -85,7 +85,10 @@ where
     shared.refuse_in_forked_child();
     let workers = shared.workers();
     if let Some(worker) = worker {
-        assert!(worker < workers, "there is no worker {worker}: this runtime has {workers}, numbered from 0");
+        assert!(
+            worker < workers,
+            "there is no worker {worker}: this runtime has {workers}, numbered from 0"
+        );
     }
     let class = class.unwrap_or_else(|| context::class_in(shared));
     let lodging = Lodging::new(shared, worker);
@@ -97,7 +100,8 @@ where
     let lodging = (shared.gate.phase() == Phase::Open).then_some(lodging);
     let admitted = lodging.is_some();
     let future = Pinned { state: State::Unmade(Some(f)), _lodging: lodging };
-    let (runnable, handle) = task::allocate_with(Arc::as_ptr(shared), name, class, location, future, schedule);
+    let (runnable, handle) =
+        task::allocate_with(Arc::as_ptr(shared), name, class, location, future, schedule);
     runnable.metadata().pin_to(worker);
     if admitted {
         if runnable.metadata().name().is_some() {

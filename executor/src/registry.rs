@@ -83,7 +83,11 @@ impl Shard {
         let Some(rest) = (unsafe { end.links.next.get().as_ref() }) else { return };
         // SAFETY: both are null or linked here, so alive while the caller holds the shard's lock.
         // (Neither is null, as `end` is in the list.)
-        let (Some(first), Some(last)) = (unsafe { self.first.as_ref() }, unsafe { self.last.as_ref() }) else { return };
+        let (Some(first), Some(last)) =
+            (unsafe { self.first.as_ref() }, unsafe { self.last.as_ref() })
+        else {
+            return;
+        };
         last.links.next.set(first);
         first.links.prev.set(last);
         end.links.next.set(ptr::null());
@@ -120,7 +124,8 @@ impl Registry {
             // A spare core, or a worker of another runtime, may have a higher number than there are
             // shards.
             let home = home % self.shards.len();
-            meta.shard.set(u16::try_from(home).expect("a runtime has at most `MAX_WORKERS` shards"));
+            meta.shard
+                .set(u16::try_from(home).expect("a runtime has at most `MAX_WORKERS` shards"));
             home
         };
         on_behalf(|| self.link(home, meta));

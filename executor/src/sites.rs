@@ -71,7 +71,8 @@ impl Sites {
     pub(crate) fn at(&self, location: &'static Location<'static>) -> &Site {
         // The key is what the location says, and not its address: the compiler may make several
         // copies of one. The name of the file is compared only if the address differs.
-        let key = u64::from(location.line()) << 32 | u64::from(location.column()) << 16 ^ location.file().len() as u64;
+        let key = u64::from(location.line()) << 32
+            | u64::from(location.column()) << 16 ^ location.file().len() as u64;
         let spread = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let first = (spread >> (u64::BITS - ENTRIES.ilog2())) as usize & !(WAYS - 1);
         let choice = &self.entries[first..first + WAYS];

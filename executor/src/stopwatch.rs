@@ -124,12 +124,17 @@ mod tests {
         let watch = Stopwatch::new();
         watch.start_by(1_000 * MS, || Some(0));
         for lap in 1..5 {
-            let (now, never) = (1_000 * MS + lap * MS / 10, || unreachable!("the last look was not long ago"));
+            let (now, never) =
+                (1_000 * MS + lap * MS / 10, || unreachable!("the last look was not long ago"));
             assert_eq!(watch.stop_by(now, never), Lap { wall: MS / 10, cpu: MS / 10 });
             watch.start_by(now, never);
         }
         let took = watch.stop_by(1_000 * MS + MS / 2, || Some(MS / 4));
-        assert_eq!(took, Lap { wall: MS / 10, cpu: 0 }, "it lost more than this lap was long, in this one or before");
+        assert_eq!(
+            took,
+            Lap { wall: MS / 10, cpu: 0 },
+            "it lost more than this lap was long, in this one or before"
+        );
     }
 
     #[test]

@@ -134,7 +134,9 @@ impl<T: AsFd> Async<T> {
         most: usize,
         operation: impl FnMut(&T) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        self.poll_draining(direction, cx, operation, |&moved| REPORTS_ENDS && 0 < moved && moved < most)
+        self.poll_draining(direction, cx, operation, |&moved| {
+            REPORTS_ENDS && 0 < moved && moved < most
+        })
     }
 
     /// The loop under both: readiness ends when the operation would block, or has `drained` what
@@ -153,7 +155,9 @@ impl<T: AsFd> Async<T> {
             self.check_open()?;
             let seen = ready!(self.source.poll_ready(direction, cx));
             match operation(self.get_ref()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.source.clear(direction, seen),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.source.clear(direction, seen)
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => {
                     if result.as_ref().is_ok_and(drained) {
@@ -184,7 +188,8 @@ impl<T: AsFd> Async<T> {
     /// let there = Async::new(there)?;
     /// here.write_all(b"hello")?;
     /// let mut buffer = [0; 16];
-    /// let read = std::future::poll_fn(|cx| there.poll_read_with(cx, |mut stream| stream.read(&mut buffer)));
+    /// let read =
+    ///     std::future::poll_fn(|cx| there.poll_read_with(cx, |mut stream| stream.read(&mut buffer)));
     /// assert_eq!(read.await?, 5);
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
@@ -219,7 +224,10 @@ impl<T: AsFd> Async<T> {
     /// # Errors
     ///
     /// Those of the operation.
-    pub async fn read_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+    pub async fn read_with<R>(
+        &self,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
         poll_fn(|cx| self.poll_read_with(cx, &mut operation)).await
     }
 
@@ -244,7 +252,10 @@ impl<T: AsFd> Async<T> {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn write_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+    pub async fn write_with<R>(
+        &self,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
         poll_fn(|cx| self.poll_write_with(cx, &mut operation)).await
     }
 

@@ -159,7 +159,8 @@ pub(crate) fn next_serial() -> u64 {
     LIST.with(|list| {
         let next = list.next_serial.get();
         // Ordering: relaxed; all that matters is that each block is taken once.
-        let serial = if next.is_multiple_of(BLOCK) { BLOCKS.fetch_add(1, Relaxed) * BLOCK } else { next };
+        let serial =
+            if next.is_multiple_of(BLOCK) { BLOCKS.fetch_add(1, Relaxed) * BLOCK } else { next };
         list.next_serial.set(serial + 1);
         serial
     })
@@ -324,7 +325,8 @@ mod tests {
             });
             let mut late = late.expect("it was made");
             std::thread::sleep(Duration::from_millis(1));
-            let result = poll_task(waker, || Pin::new(&mut late).poll(&mut Context::from_waker(waker)));
+            let result =
+                poll_task(waker, || Pin::new(&mut late).poll(&mut Context::from_waker(waker)));
             assert!(result.is_ready());
         });
     }

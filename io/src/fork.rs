@@ -103,8 +103,8 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
 #[cold]
 pub(crate) fn no_threads() -> io::Error {
     io::Error::other(
-        "the Giveway runtime of this thread was started before a fork, and its threads do not exist in the child; start a \
-         new runtime in the child",
+        "the Giveway runtime of this thread was started before a fork, and its threads do not \
+         exist in the child; start a new runtime in the child",
     )
 }
 
@@ -112,8 +112,9 @@ pub(crate) fn no_threads() -> io::Error {
 #[cold]
 pub(crate) fn no_report() -> io::Error {
     io::Error::other(
-        "this descriptor belongs to a Giveway runtime that was started before a fork, and its threads do not exist in the \
-         child; make it in the child, or take it along with `into_std` and `from_std`",
+        "this descriptor belongs to a Giveway runtime that was started before a fork, and its \
+         threads do not exist in the child; make it in the child, or take it along with \
+         `into_std` and `from_std`",
     )
 }
 

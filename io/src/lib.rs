@@ -33,8 +33,8 @@ pub mod driver {
     //! An executor of one task, whose thread waits in the reactor:
     //!
     //! ```
-    //! use giveway_io::driver::{Reactor, Turn, Wait, enter, poll_task, wake_all};
     //! use giveway::time::{Duration, Instant, sleep};
+    //! use giveway_io::driver::{Reactor, Turn, Wait, enter, poll_task, wake_all};
     //! use std::future::Future;
     //! use std::io;
     //! use std::pin::pin;
@@ -64,7 +64,8 @@ pub mod driver {
     //!         loop {
     //!             if bell.rung.swap(false, SeqCst) {
     //!                 let mut cx = Context::from_waker(&waker);
-    //!                 if let Poll::Ready(output) = poll_task(&waker, || future.as_mut().poll(&mut cx)) {
+    //!                 if let Poll::Ready(output) = poll_task(&waker, || future.as_mut().poll(&mut cx))
+    //!                 {
     //!                     return Ok(output);
     //!                 }
     //!             }

@@ -173,7 +173,11 @@ impl Reactor {
     /// What the system says when it refuses a descriptor.
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
         let birth = Birth::here();
-        let home = Arc::new(Home { waiter: Waiter::new()?, birth, horizon: CachePadded::new(Horizon::new()) });
+        let home = Arc::new(Home {
+            waiter: Waiter::new()?,
+            birth,
+            horizon: CachePadded::new(Horizon::new()),
+        });
         Ok(Arc::new(Self {
             turn: Mutex::new(Seat { events: Events::new(), punctual: Punctual::default() }),
             second: Second::new(),
@@ -208,8 +212,8 @@ impl Reactor {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::driver::{Reactor, enter};
     /// use giveway::net::UnixStream;
+    /// use giveway_io::driver::{Reactor, enter};
     ///
     /// let reactor = Reactor::new(1)?;
     /// let pair = enter(&reactor, 0, UnixStream::pair)?;
@@ -247,7 +251,9 @@ impl Reactor {
     /// See [`has_something`](Self::has_something) for an example.
     #[inline]
     pub fn has_anything_for(&self, shard: usize) -> bool {
-        self.has_sources() || self.shard(shard).earliest() != NEVER || self.shard(usize::MAX).earliest() != NEVER
+        self.has_sources()
+            || self.shard(shard).earliest() != NEVER
+            || self.shard(usize::MAX).earliest() != NEVER
     }
 
     /// Returns whether there is anything to wait for: a source is registered, or a timer is
@@ -256,8 +262,8 @@ impl Reactor {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::driver::{Reactor, enter};
     /// use giveway::time::{Duration, sleep};
+    /// use giveway_io::driver::{Reactor, enter};
     /// use std::future::Future;
     /// use std::pin::pin;
     /// use std::task::{Context, Waker};
@@ -295,8 +301,8 @@ impl Reactor {
     /// # Examples
     ///
     /// ```
-    /// use giveway_io::driver::{Reactor, enter};
     /// use giveway::net::UnixDatagram;
+    /// use giveway_io::driver::{Reactor, enter};
     ///
     /// let reactor = Reactor::new(1)?;
     /// let (here, _there) = enter(&reactor, 0, UnixDatagram::pair)?;
@@ -353,7 +359,9 @@ impl Reactor {
         if self.birth.is_elsewhere() {
             return fork::no_report();
         }
-        io::Error::other("the runtime that this descriptor belongs to was shut down; make it anew in another")
+        io::Error::other(
+            "the runtime that this descriptor belongs to was shut down; make it anew in another",
+        )
     }
 
     /// Returns when a thread last asked the kernel, by the reactor's clock: in a turn or in the
@@ -474,12 +482,18 @@ impl Reactor {
     /// });
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn wait_second(&self, not_to: &dyn Fn() -> bool, woken: &mut Vec<Waker>) -> io::Result<bool> {
+    pub fn wait_second(
+        &self,
+        not_to: &dyn Fn() -> bool,
+        woken: &mut Vec<Waker>,
+    ) -> io::Result<bool> {
         self.check_here()?;
         // 1. Take the place before `not_to` is called. `pass_on` drops a call if the place is free:
         //    what was written before that call is seen by a thread that takes the place later
         //    (model `call_against_second`).
-        let Some(mut seated) = self.second.take().filter(|_| TWO_MAY_WAIT) else { return Ok(false) };
+        let Some(mut seated) = self.second.take().filter(|_| TWO_MAY_WAIT) else {
+            return Ok(false);
+        };
         if not_to() {
             return Ok(true);
         }
@@ -517,7 +531,11 @@ impl Reactor {
 
     /// Asks the kernel without waiting, if a source is registered.
     fn look(&self, events: &mut Events) -> io::Result<()> {
-        if self.has_sources() { self.home.waiter.wait(events, Some(Duration::ZERO)) } else { Ok(()) }
+        if self.has_sources() {
+            self.home.waiter.wait(events, Some(Duration::ZERO))
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits until something is ready or due, or the thread is called back.
@@ -725,6 +743,8 @@ fn drop_payload(mut payload: Box<dyn Any + Send>) {
 
 impl fmt::Debug for Reactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reactor").field("sources", &self.registered.load(Relaxed)).finish_non_exhaustive()
+        f.debug_struct("Reactor")
+            .field("sources", &self.registered.load(Relaxed))
+            .finish_non_exhaustive()
     }
 }

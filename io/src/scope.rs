@@ -39,7 +39,8 @@ pub(crate) struct Scope {
 }
 
 /// The scope of a thread that nothing serves: the finder finds its reactor.
-const OUTSIDE: Scope = Scope { served: None, attends: false, task: ptr::null(), own: ptr::null(), poll: 0 };
+const OUTSIDE: Scope =
+    Scope { served: None, attends: false, task: ptr::null(), own: ptr::null(), poll: 0 };
 
 thread_local! {
     /// The current scope. Constant and without a destructor: reading a field is one load, and works
@@ -85,7 +86,12 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
     let shard = if attends { shard } else { usize::MAX };
     // 3. Replace the scope. The guard comes first, so that a panic of `f` restores the outer scope.
     let _leave = Leave(outer);
-    SCOPE.set(Scope { served: Some((reactor, shard)), attends, poll: deferred::new_serials(), ..OUTSIDE });
+    SCOPE.set(Scope {
+        served: Some((reactor, shard)),
+        attends,
+        poll: deferred::new_serials(),
+        ..OUTSIDE
+    });
     f()
 }
 
@@ -113,7 +119,14 @@ pub fn enter<R>(reactor: &Arc<Reactor>, shard: usize, f: impl FnOnce() -> R) -> 
 ///     drop(here);
 ///
 ///     // Another thread has taken over.
-///     lend(|| std::thread::scope(|threads| threads.spawn(|| enter(&reactor, 0, || ())).join().unwrap()), || false);
+///     lend(
+///         || {
+///             std::thread::scope(|threads| {
+///                 threads.spawn(|| enter(&reactor, 0, || ())).join().unwrap()
+///             })
+///         },
+///         || false,
+///     );
 ///     let _elsewhere = UnixStream::pair()?;
 ///     assert!(!reactor.has_sources());
 ///     std::io::Result::Ok(())

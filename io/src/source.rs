@@ -97,11 +97,16 @@ impl Waiting {
     /// Takes the waker and adds it, unless the list has it. Returns wakers to wake, if the list has
     /// reached its limit.
     fn add(&mut self, waker: &mut Option<Waker>) -> Vec<Waker> {
-        let Some(waker) = waker.take_if(|waker| !self.wakers.iter().any(|known| known.will_wake(waker))) else {
+        let Some(waker) =
+            waker.take_if(|waker| !self.wakers.iter().any(|known| known.will_wake(waker)))
+        else {
             return Vec::new();
         };
-        let evicted =
-            if self.wakers.len() >= self.many.map_or(MANY, |(many, _)| many) { self.evict() } else { Vec::new() };
+        let evicted = if self.wakers.len() >= self.many.map_or(MANY, |(many, _)| many) {
+            self.evict()
+        } else {
+            Vec::new()
+        };
         // Almost always one task waits, and the first push would reserve room for four.
         if self.wakers.is_empty() {
             self.wakers.reserve_exact(1);
@@ -159,7 +164,8 @@ impl Source {
             return;
         }
         // Ordering: relaxed on failure: an event came in between, and the caller looks again.
-        let _newer = self.half(direction).state.compare_exchange(seen.0, seen.0 & !READY, AcqRel, Relaxed);
+        let _newer =
+            self.half(direction).state.compare_exchange(seen.0, seen.0 & !READY, AcqRel, Relaxed);
     }
 
     /// Marks the direction as ready, for an event. `more`: there is more than data. Adds the wakers
@@ -207,13 +213,23 @@ impl Source {
     }
 
     #[inline]
-    fn poll_until(&self, direction: Direction, cx: &mut Context<'_>, is_met: fn(Seen) -> bool) -> Poll<Seen> {
+    fn poll_until(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        is_met: fn(Seen) -> bool,
+    ) -> Poll<Seen> {
         let seen = self.look(direction);
         if is_met(seen) { Poll::Ready(seen) } else { self.wait_until(direction, cx, is_met) }
     }
 
     /// Joins the list of tasks that wait, unless the condition is met by now.
-    fn wait_until(&self, direction: Direction, cx: &mut Context<'_>, is_met: fn(Seen) -> bool) -> Poll<Seen> {
+    fn wait_until(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
+        is_met: fn(Seen) -> bool,
+    ) -> Poll<Seen> {
         let half = self.half(direction);
         // 1. Clone the waker outside of the lock. It is dropped outside too if the list has it
         //    already. Both are code of others.

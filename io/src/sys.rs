@@ -150,7 +150,11 @@ mod epoll {
 
         pub(crate) fn add(&self, fd: BorrowedFd<'_>, key: usize) -> io::Result<()> {
             // Not through `polling`, which does not ask for the end of the peer's stream.
-            let flags = EventFlags::ET | EventFlags::IN | EventFlags::OUT | EventFlags::PRI | EventFlags::RDHUP;
+            let flags = EventFlags::ET
+                | EventFlags::IN
+                | EventFlags::OUT
+                | EventFlags::PRI
+                | EventFlags::RDHUP;
             Ok(epoll::add(self.poller.as_fd(), fd, epoll::EventData::new_u64(key as u64), flags)?)
         }
 
@@ -158,7 +162,11 @@ mod epoll {
             self.poller.delete(fd)
         }
 
-        pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        pub(crate) fn wait(
+            &self,
+            events: &mut Events,
+            timeout: Option<Duration>,
+        ) -> io::Result<()> {
             events.0.clear();
             let result = match timeout {
                 Some(timeout) if !timeout.is_zero() && !self.only_milliseconds.load(Relaxed) => {
@@ -168,7 +176,8 @@ mod epoll {
                 // one, so it is cut. The caller comes back.
                 timeout => {
                     let longest = Duration::from_millis(i32::MAX as u64);
-                    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout.min(longest)).ok());
+                    let timeout =
+                        timeout.and_then(|timeout| Timespec::try_from(timeout.min(longest)).ok());
                     let buffer = rustix::buffer::spare_capacity(&mut events.0);
                     epoll::wait(self.poller.as_fd(), buffer, timeout.as_ref()).map(drop)
                 }
@@ -263,7 +272,8 @@ mod epoll {
                     key: event.data.u64() as usize,
                     readable: flags.intersects(READ),
                     writable: flags.intersects(WRITE),
-                    more_to_read: gone || flags.intersects(EventFlags::RDHUP.union(EventFlags::PRI)),
+                    more_to_read: gone
+                        || flags.intersects(EventFlags::RDHUP.union(EventFlags::PRI)),
                     more_to_write: gone,
                 }
             })
@@ -285,8 +295,12 @@ mod epoll {
         #[test]
         fn a_time_has_the_layout_that_the_kernel_wants() {
             assert_eq!(size_of::<KernelTimespec>(), 16);
-            assert_eq!((offset_of!(KernelTimespec, seconds), offset_of!(KernelTimespec, nanoseconds)), (0, 8));
-            let KernelTimespec { seconds, nanoseconds } = Duration::new(1 << 40, 999_999_999).into();
+            assert_eq!(
+                (offset_of!(KernelTimespec, seconds), offset_of!(KernelTimespec, nanoseconds)),
+                (0, 8)
+            );
+            let KernelTimespec { seconds, nanoseconds } =
+                Duration::new(1 << 40, 999_999_999).into();
             assert_eq!((seconds, nanoseconds), (1_i64 << 40, 999_999_999_i64));
             assert_eq!(KernelTimespec::from(Duration::MAX).seconds, i64::MAX);
         }
@@ -323,7 +337,10 @@ mod portable {
         pub(crate) fn new() -> io::Result<Self> {
             let poller = Poller::new()?;
             if !poller.supports_edge() {
-                return Err(io::Error::new(io::ErrorKind::Unsupported, "this system's poller reports no edges"));
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "this system's poller reports no edges",
+                ));
             }
             Ok(Self { poller })
         }
@@ -331,14 +348,20 @@ mod portable {
         pub(crate) fn add(&self, fd: BorrowedFd<'_>, key: usize) -> io::Result<()> {
             // SAFETY: the descriptor has to stay open until it is deleted, or the poller dropped.
             // The caller of `Reactor::register` sees to that.
-            unsafe { self.poller.add_with_mode(fd.as_raw_fd(), polling::Event::all(key), PollMode::Edge) }
+            unsafe {
+                self.poller.add_with_mode(fd.as_raw_fd(), polling::Event::all(key), PollMode::Edge)
+            }
         }
 
         pub(crate) fn delete(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
             self.poller.delete(fd)
         }
 
-        pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        pub(crate) fn wait(
+            &self,
+            events: &mut Events,
+            timeout: Option<Duration>,
+        ) -> io::Result<()> {
             events.0.clear();
             match self.poller.wait(&mut events.0, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),

@@ -133,7 +133,12 @@ impl Shard {
             let earliest = AtomicU64::new(NEVER);
             let attended = AtomicBool::new(false);
             let birth = Birth::here();
-            Box::leak(Box::new(CachePadded::new(Self { timers: Mutex::default(), earliest, attended, birth })))
+            Box::leak(Box::new(CachePadded::new(Self {
+                timers: Mutex::default(),
+                earliest,
+                attended,
+                birth,
+            })))
         });
         *shard.lock() = Timers { home: Some(home), ..Timers::default() };
         shard
@@ -468,7 +473,8 @@ mod tests {
         for name in 0..50_000 {
             match random(8) {
                 0..4 => {
-                    let (deadline, waker) = (now + random(1_000), Waker::from(std::sync::Arc::new(Nobody)));
+                    let (deadline, waker) =
+                        (now + random(1_000), Waker::from(std::sync::Arc::new(Nobody)));
                     let serial = name + 1;
                     assert!(shard.insert(timer(serial, deadline), &waker));
                     pending.insert(name, (deadline, serial, waker));
@@ -482,7 +488,11 @@ mod tests {
                     now += random(200);
                     let mut woken = Vec::new();
                     shard.fire(now, &mut woken);
-                    let due: Vec<_> = pending.iter().filter(|(_, timer)| timer.0 <= now).map(|(n, _)| *n).collect();
+                    let due: Vec<_> = pending
+                        .iter()
+                        .filter(|(_, timer)| timer.0 <= now)
+                        .map(|(n, _)| *n)
+                        .collect();
                     assert_eq!(woken.len(), due.len());
                     for name in due {
                         let (_, serial, waker) = pending.remove(&name).expect("there");

@@ -39,7 +39,9 @@ fn block_on<F: Future>(future: F) -> F::Output {
                     return output;
                 }
             }
-            reactor.turn(Wait::Unless(&|| bell.rung.load(SeqCst)), &mut woken).expect("the reactor waits");
+            reactor
+                .turn(Wait::Unless(&|| bell.rung.load(SeqCst)), &mut woken)
+                .expect("the reactor waits");
             wake_all(&mut woken);
         }
     })
@@ -79,8 +81,11 @@ fn turn_until(reactor: &Reactor, fired: impl Fn() -> bool) {
 #[test]
 fn an_executor_nested_in_a_poll_leaves_its_timers_alone() {
     let nested = async { block_on(sleep(Duration::from_millis(1))) };
-    giveway::block_on(giveway::spawn(async { join!(sleep(Duration::from_millis(5)), nested) })).unwrap();
-    block_on(async { join!(sleep(Duration::from_millis(5)), async { block_on(sleep(Duration::from_millis(1))) }) });
+    giveway::block_on(giveway::spawn(async { join!(sleep(Duration::from_millis(5)), nested) }))
+        .unwrap();
+    block_on(async {
+        join!(sleep(Duration::from_millis(5)), async { block_on(sleep(Duration::from_millis(1))) })
+    });
 }
 
 #[test]
@@ -238,7 +243,11 @@ fn a_waker_that_comes_too_late_for_its_timer_may_drop_another_timer() {
     enter(&reactor, 0, || {
         let mut short = started(Duration::from_millis(1), Waker::noop());
         let other = started(HOUR, Waker::noop());
-        let late = Arc::new(Late { reactor: reactor.clone(), short: short.deadline(), holds: Mutex::new(Some(other)) });
+        let late = Arc::new(Late {
+            reactor: reactor.clone(),
+            short: short.deadline(),
+            holds: Mutex::new(Some(other)),
+        });
         let waker = late_waker::waker(late);
         let polled = Pin::new(&mut short).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending() || polled.is_ready());

@@ -40,7 +40,16 @@ pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> Tok
 /// user wrote, and need not be inferred through the macro's code.
 fn wrap(kind: Kind, options: Options, function: Function) -> TokenStream {
     let is_test = function.is_test();
-    let Function { attributes, visibility, async_keyword, fn_keyword, name, arguments, output, body } = function;
+    let Function {
+        attributes,
+        visibility,
+        async_keyword,
+        fn_keyword,
+        name,
+        arguments,
+        output,
+        body,
+    } = function;
     let header: Vec<TokenTree> =
         [fn_keyword, name.clone().into(), arguments.into()].into_iter().chain(output).collect();
 
@@ -72,7 +81,9 @@ fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
         Kind::Test => {
             // The name that the test harness shows, with the crate in front.
             let shown = name.strip_prefix("r#").unwrap_or(name);
-            tokens.extend(lex(&format!("::entry::test(::core::concat!(::core::module_path!(), \"::{shown}\"))")));
+            tokens.extend(lex(&format!(
+                "::entry::test(::core::concat!(::core::module_path!(), \"::{shown}\"))"
+            )));
         }
     }
     let mut set = |option: &str, value: Option<TokenTree>| {

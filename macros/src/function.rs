@@ -34,17 +34,24 @@ impl Function {
         let (attributes, rest) = tokens.split_at(attributes_len(&tokens));
         let (visibility, rest) = rest.split_at(visibility_len(rest));
         // In front of `fn` there are words, and the name of an ABI.
-        let is_qualifier = |token: &&TokenTree| matches!(token, TokenTree::Ident(_) | TokenTree::Literal(_));
-        let Some(fn_at) = rest.iter().take_while(is_qualifier).position(|token| is_ident(token, "fn")) else {
+        let is_qualifier =
+            |token: &&TokenTree| matches!(token, TokenTree::Ident(_) | TokenTree::Literal(_));
+        let Some(fn_at) =
+            rest.iter().take_while(is_qualifier).position(|token| is_ident(token, "fn"))
+        else {
             let place = &rest[..rest.len().min(1)];
-            return Err(refuse(Error::over(place, format!("`giveway::{kind}` is for an async function"))));
+            return Err(refuse(Error::over(
+                place,
+                format!("`giveway::{kind}` is for an async function"),
+            )));
         };
         let (qualifiers, signature) = rest.split_at(fn_at);
         let [fn_keyword, TokenTree::Ident(name), after_name @ ..] = signature else {
             return Err(refuse(Error::over(signature, "expected a function with a name")));
         };
         let Some(async_keyword) = qualifiers.iter().find(|token| is_ident(token, "async")) else {
-            let message = format!("`giveway::{kind}` is for an async function: write `async fn {name}`");
+            let message =
+                format!("`giveway::{kind}` is for an async function: write `async fn {name}`");
             return Err(refuse(Error::at(fn_keyword.span(), message)));
         };
         let Some((TokenTree::Group(body), before_body)) = after_name.split_last() else {
@@ -55,7 +62,8 @@ impl Function {
         // `main` or a test. So what takes its place is a plain function with the async one inside.
         let refuse = |error| {
             let inside = [qualifiers, signature].concat().into_iter().collect();
-            let mut instead = TokenStream::from_iter([fn_keyword.clone(), TokenTree::from(name.clone())]);
+            let mut instead =
+                TokenStream::from_iter([fn_keyword.clone(), TokenTree::from(name.clone())]);
             instead.extend([
                 TokenTree::from(Group::new(Delimiter::Parenthesis, TokenStream::new())),
                 TokenTree::from(Group::new(Delimiter::Brace, inside)),
@@ -72,19 +80,25 @@ impl Function {
             )));
         }
         let (arguments, output) = match before_body {
-            [TokenTree::Group(arguments), output @ ..] if arguments.delimiter() == Delimiter::Parenthesis => {
+            [TokenTree::Group(arguments), output @ ..]
+                if arguments.delimiter() == Delimiter::Parenthesis =>
+            {
                 (arguments, output)
             }
             _ => {
                 let end = before_body.iter().position(|token| matches!(token, TokenTree::Group(_)));
                 let place = &before_body[..end.unwrap_or(before_body.len())];
-                let message =
-                    format!("a function of `giveway::{kind}` cannot be generic: nobody could say for which type");
+                let message = format!(
+                    "a function of `giveway::{kind}` cannot be generic: nobody could say for \
+                     which type"
+                );
                 return Err(refuse(Error::over(place, message)));
             }
         };
         if !arguments.stream().is_empty() {
-            let message = format!("a function of `giveway::{kind}` has no arguments: nobody could give it any");
+            let message = format!(
+                "a function of `giveway::{kind}` has no arguments: nobody could give it any"
+            );
             return Err(refuse(Error::at(arguments.span(), message)));
         }
         Ok(Self {
@@ -103,7 +117,8 @@ impl Function {
     pub(crate) fn is_test(&self) -> bool {
         self.attributes.iter().any(|token| match token {
             TokenTree::Group(attribute) => {
-                let path: String = flatten(attribute.stream()).iter().map(ToString::to_string).collect();
+                let path: String =
+                    flatten(attribute.stream()).iter().map(ToString::to_string).collect();
                 path == "test" || path.ends_with("prelude::v1::test")
             }
             _ => false,
@@ -113,7 +128,8 @@ impl Function {
 
 /// Returns how many tokens the attributes at the front take.
 fn attributes_len(tokens: &[TokenTree]) -> usize {
-    let is_hash = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '#');
+    let is_hash =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '#');
     2 * tokens.chunks_exact(2).take_while(|pair| is_hash(&pair[0])).count()
 }
 

@@ -19,7 +19,8 @@ pub(crate) struct Options {
 impl Options {
     /// Reads the options. A wrong option is left out, so that the function is checked all the same.
     pub(crate) fn parse(kind: Kind, tokens: TokenStream) -> (Self, Vec<Error>) {
-        let options = Self { workers: None, timeout: None, detect_deadlock: None, giveway: lex("::giveway") };
+        let options =
+            Self { workers: None, timeout: None, detect_deadlock: None, giveway: lex("::giveway") };
         let mut reader = Reader { options, seen: Vec::new(), errors: Vec::new() };
         let tokens = flatten(tokens);
         let mut options = tokens.split(|token| is_punct(token, ',')).peekable();
@@ -78,7 +79,8 @@ impl Reader {
                     _ => {
                         return Err(Error::over(
                             place,
-                            "`flavor` is \"multi_thread\", which is the default, or \"current_thread\", which is `workers = 1`",
+                            "`flavor` is \"multi_thread\", which is the default, or \
+                             \"current_thread\", which is `workers = 1`",
                         ));
                     }
                 }
@@ -88,7 +90,8 @@ impl Reader {
                 let Some(milliseconds) = text(value).as_deref().and_then(milliseconds) else {
                     return Err(Error::over(
                         place,
-                        "`timeout` is a time in quotes, such as `timeout = \"30s\"`: a whole number from 1 with `ms`, `s` or `min`",
+                        "`timeout` is a time in quotes, such as `timeout = \"30s\"`: a whole \
+                         number from 1 with `ms`, `s` or `min`",
                     ));
                 };
                 self.options.timeout = Some(milliseconds);
@@ -96,7 +99,9 @@ impl Reader {
             "detect_deadlock" if kind == Kind::Test => {
                 self.first_time("detect_deadlock", name)?;
                 match value {
-                    [TokenTree::Ident(value)] if ["true", "false"].contains(&value.to_string().as_str()) => {
+                    [TokenTree::Ident(value)]
+                        if ["true", "false"].contains(&value.to_string().as_str()) =>
+                    {
                         self.options.detect_deadlock = Some(value.clone().into());
                     }
                     _ => return Err(Error::over(place, "`detect_deadlock` is `true` or `false`")),
@@ -107,16 +112,20 @@ impl Reader {
                 match text(value).and_then(|text| path(&text, value[0].span())) {
                     Some(path) => self.options.giveway = path,
                     None => {
-                        return Err(Error::over(place, "`crate` is a path in quotes, such as `crate = \"giveway\"`"));
+                        return Err(Error::over(
+                            place,
+                            "`crate` is a path in quotes, such as `crate = \"giveway\"`",
+                        ));
                     }
                 }
             }
             unknown => {
-                let of_tests = if kind == Kind::Test { "`timeout`, `detect_deadlock`, " } else { "" };
+                let of_tests =
+                    if kind == Kind::Test { "`timeout`, `detect_deadlock`, " } else { "" };
                 let kind = kind.name();
                 let message = format!(
-                    "`giveway::{kind}` has no option `{unknown}`; there are {of_tests}`workers` (or `worker_threads`), \
-                     `flavor` and `crate`"
+                    "`giveway::{kind}` has no option `{unknown}`; there are {of_tests}`workers` \
+                     (or `worker_threads`), `flavor` and `crate`"
                 );
                 return Err(Error::at(name.span(), message));
             }
@@ -128,7 +137,9 @@ impl Reader {
     fn first_time(&mut self, option: &'static str, name: &Ident) -> Result<(), Error> {
         if self.seen.contains(&option) {
             let message = match option {
-                "workers" => "the number of workers is given twice: by `workers`, `worker_threads` or `flavor = \"current_thread\"`".into(),
+                "workers" => "the number of workers is given twice: by `workers`, \
+                              `worker_threads` or `flavor = \"current_thread\"`"
+                    .into(),
                 _ => format!("`{option}` is given twice"),
             };
             return Err(Error::at(name.span(), message));
@@ -181,10 +192,15 @@ fn text(value: &[TokenTree]) -> Option<String> {
 fn path(text: &str, place: Span) -> Option<TokenStream> {
     let segments = text.strip_prefix("::").unwrap_or(text);
     let letter = |c: char| c == '_' || c.is_alphabetic();
-    let is_name = |name: &str| name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit());
+    let is_name = |name: &str| {
+        name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit())
+    };
     // Behind `r#` every word is a name, except these, which the language does not allow there.
-    let is_raw_name = |name: &str| is_name(name) && !["crate", "self", "super", "Self", "_"].contains(&name);
-    let is_path = segments.split("::").all(|name| name.strip_prefix("r#").map_or_else(|| is_name(name), is_raw_name));
+    let is_raw_name =
+        |name: &str| is_name(name) && !["crate", "self", "super", "Self", "_"].contains(&name);
+    let is_path = segments
+        .split("::")
+        .all(|name| name.strip_prefix("r#").map_or_else(|| is_name(name), is_raw_name));
     is_path.then(|| respanned(lex(text), place))
 }
 

@@ -127,7 +127,10 @@ fn default_workers() -> usize {
     let in_job = giveway::spawn_blocking(|| Handle::current().workers());
     giveway::block_on(async {
         giveway::time::sleep(std::time::Duration::from_millis(1)).await;
-        assert_eq!((in_task.await.unwrap(), in_job.await.unwrap()), [Handle::current().workers(); 2].into());
+        assert_eq!(
+            (in_task.await.unwrap(), in_job.await.unwrap()),
+            [Handle::current().workers(); 2].into()
+        );
         Handle::current().workers()
     })
 }
@@ -211,7 +214,9 @@ fn what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled() {
             // `block_on` uses the runtime of `run` until that has been shut down.
             let is_closed = || giveway::block_on(async { Handle::current().status().is_err() });
             eventually(is_closed);
-            assert!(futures::executor::block_on(giveway::spawn(async {})).unwrap_err().is_cancelled());
+            assert!(
+                futures::executor::block_on(giveway::spawn(async {})).unwrap_err().is_cancelled()
+            );
             futures::executor::block_on(giveway::time::sleep(std::time::Duration::from_millis(1)));
             giveway::block_on(giveway::time::sleep(std::time::Duration::from_millis(1)));
             done.open();
@@ -226,7 +231,8 @@ fn what_a_plain_thread_spawns_while_the_runtime_of_main_ends_is_cancelled() {
 fn main_inside_of_a_task_works() {
     keep_the_default_runtime();
     let _watch = watch();
-    let workers = giveway::block_on(async { giveway::spawn(async { by_default() }).await.unwrap() });
+    let workers =
+        giveway::block_on(async { giveway::spawn(async { by_default() }).await.unwrap() });
     assert_eq!(workers, by_default());
 }
 
@@ -364,7 +370,11 @@ mod a_runtime_each {
         LEFT.with_borrow(|left| {
             for (runtime, alive, _task) in left {
                 assert_eq!(Arc::strong_count(alive), 1);
-                assert!(futures::executor::block_on(runtime.spawn(async {})).unwrap_err().is_cancelled());
+                assert!(
+                    futures::executor::block_on(runtime.spawn(async {}))
+                        .unwrap_err()
+                        .is_cancelled()
+                );
             }
             assert_eq!(left.len(), 2);
         });
@@ -462,7 +472,8 @@ async fn a_test_that_takes_longer_than_its_timeout_fails() {
 #[giveway::test(timeout = "20ms", workers = 1)]
 #[should_panic(expected = "its future waits. What its tasks are doing: 1 task")]
 async fn the_failure_says_what_the_tasks_of_the_test_are_doing() {
-    let lazybones = giveway::task::Builder::new().name("lazybones").spawn(std::future::pending::<()>());
+    let lazybones =
+        giveway::task::Builder::new().name("lazybones").spawn(std::future::pending::<()>());
     lazybones.await.unwrap();
 }
 
@@ -471,7 +482,8 @@ async fn the_failure_says_what_the_tasks_of_the_test_are_doing() {
 fn the_failure_names_tasks_and_places() {
     #[giveway::test(timeout = "20ms")]
     async fn hung() {
-        let lazybones = giveway::task::Builder::new().name("lazybones").spawn(std::future::pending::<()>());
+        let lazybones =
+            giveway::task::Builder::new().name("lazybones").spawn(std::future::pending::<()>());
         lazybones.await.unwrap();
     }
 
@@ -518,7 +530,8 @@ async fn a_test_need_not_look_for_deadlocks() {
 #[test]
 #[expect(unnameable_test_items, reason = "it is called, and not run as a test")]
 fn a_test_whose_runtime_does_not_come_to_its_end_fails() {
-    static RELEASE: std::sync::LazyLock<giveway_tests::Gate> = std::sync::LazyLock::new(Default::default);
+    static RELEASE: std::sync::LazyLock<giveway_tests::Gate> =
+        std::sync::LazyLock::new(Default::default);
 
     #[giveway::test(timeout = "1ms")]
     async fn leaves_a_job_behind() {
@@ -534,7 +547,10 @@ fn a_test_whose_runtime_does_not_come_to_its_end_fails() {
     let _watch = watch();
     let message = panic_of(leaves_a_job_behind);
     RELEASE.open();
-    assert!(message.contains("is over, and its runtime is not") && message.contains("\"glue\""), "{message}");
+    assert!(
+        message.contains("is over, and its runtime is not") && message.contains("\"glue\""),
+        "{message}"
+    );
 }
 
 /// Only the end of the process ends a call that does not return.
@@ -543,7 +559,8 @@ fn a_test_whose_runtime_does_not_come_to_its_end_fails() {
 fn a_test_that_is_stuck_in_a_call_ends_the_process_and_says_where_it_was() {
     #[giveway::test(timeout = "1ms")]
     async fn stuck() {
-        let _task = giveway::task::Builder::new().name("bystander").spawn(std::future::pending::<()>());
+        let _task =
+            giveway::task::Builder::new().name("bystander").spawn(std::future::pending::<()>());
         loop {
             std::thread::park();
         }
@@ -552,9 +569,12 @@ fn a_test_that_is_stuck_in_a_call_ends_the_process_and_says_where_it_was() {
     let name = "attributes::a_test_that_is_stuck_in_a_call_ends_the_process_and_says_where_it_was";
     if let Some(child) = in_child(name, &[], stuck) {
         assert!(!child.status.success());
-        for part in
-            ["stuck` has not ended", "in a poll that has not returned", "\"bystander\"", "the process ends here"]
-        {
+        for part in [
+            "stuck` has not ended",
+            "in a poll that has not returned",
+            "\"bystander\"",
+            "the process ends here",
+        ] {
             assert!(child.output.contains(part), "{part:?} is missing: {}", child.output);
         }
     }

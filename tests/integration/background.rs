@@ -4,7 +4,8 @@
 use giveway::task::{self, Builder, Class, JoinSet};
 use giveway::{Handle, budget, spawn, spawn_background, yield_now, yield_now_if_busy};
 use giveway_tests::{
-    Alive, Gate, Log, Polls, eventually, hold, message, occupy, on_drop, on_one_worker, outside, recv,
+    Alive, Gate, Log, Polls, eventually, hold, message, occupy, on_drop, on_one_worker, outside,
+    recv,
 };
 use giveway_tests::{with_runtimes, with_runtimes_of};
 use std::future::poll_fn;
@@ -280,7 +281,10 @@ fn a_background_task_runs_beside_a_held_up_foreground() {
         let gate = Gate::new();
         let held = occupy(runtime.handle(), runtime.handle().workers() - 1, &gate);
         for _ in 0..50 {
-            assert_eq!(runtime.block_on(runtime.spawn_background(class())).unwrap(), Class::Background);
+            assert_eq!(
+                runtime.block_on(runtime.spawn_background(class())).unwrap(),
+                Class::Background
+            );
         }
         gate.open();
         held.into_iter().for_each(|task| runtime.block_on(task).unwrap());
@@ -306,7 +310,11 @@ fn a_panic_in_the_background_goes_to_the_handle() {
         });
         let error = runtime.block_on::<task::JoinHandle<()>>(task).unwrap_err();
         assert_eq!(message(&*error.into_panic()), "in the background");
-        assert_eq!(runtime.block_on(runtime.spawn_background(async { 3 })).unwrap(), 3, "its worker survives");
+        assert_eq!(
+            runtime.block_on(runtime.spawn_background(async { 3 })).unwrap(),
+            3,
+            "its worker survives"
+        );
     });
 }
 

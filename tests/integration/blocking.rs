@@ -6,7 +6,9 @@ use giveway::task::{self, Builder, Class, JoinHandle};
 use giveway::time::{Duration, sleep};
 use giveway::{Handle, Runtime, block_on, spawn, spawn_blocking};
 use giveway_tests::with_runtimes;
-use giveway_tests::{Drops, Gate, Log, each_runtime, eventually, isolated, message, on_drop, recv, runtime, watch};
+use giveway_tests::{
+    Drops, Gate, Log, each_runtime, eventually, isolated, message, on_drop, recv, runtime, watch,
+};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
@@ -89,7 +91,11 @@ fn a_job_that_panics_says_so_and_its_thread_goes_on() {
         assert!(seen.is_none());
         let after = runtime.spawn_blocking(move || (task::id(), thread::current().id() != name));
         let id = after.id();
-        assert_eq!(runtime.block_on(after).unwrap(), (id, true), "what the panic unwound past is as it was");
+        assert_eq!(
+            runtime.block_on(after).unwrap(),
+            (id, true),
+            "what the panic unwound past is as it was"
+        );
     }
 }
 
@@ -111,7 +117,11 @@ fn a_destructor_of_a_job_that_panics_does_not_end_its_thread() {
 #[test]
 fn jobs_spawn_jobs_in_a_deep_chain_and_in_a_fan() {
     fn chain(depth: usize, done: mpsc::Sender<usize>) {
-        if depth == 0 { done.send(0).unwrap() } else { drop(spawn_blocking(move || chain(depth - 1, done))) }
+        if depth == 0 {
+            done.send(0).unwrap()
+        } else {
+            drop(spawn_blocking(move || chain(depth - 1, done)))
+        }
     }
     fn fan(depth: usize) -> usize {
         if depth == 0 {
@@ -143,7 +153,11 @@ fn jobs_that_wait_for_each_other_all_get_a_thread() {
                 runtime.spawn_blocking(move || barrier.wait().is_leader())
             })
             .collect();
-        let leaders = runtime.block_on(join_all(all)).into_iter().filter(|leads| *leads.as_ref().unwrap()).count();
+        let leaders = runtime
+            .block_on(join_all(all))
+            .into_iter()
+            .filter(|leads| *leads.as_ref().unwrap())
+            .count();
         assert_eq!(leaders, 1);
     }
 }
@@ -172,7 +186,8 @@ fn no_more_jobs_run_at_once_than_there_may_be_threads() {
     for most in [1, 2] {
         each_runtime(1, |first| {
             let runtime = limited(first.handle().workers(), most);
-            let (now, highest, order) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Log::default());
+            let (now, highest, order) =
+                (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Log::default());
             let jobs: Vec<_> = (0..300)
                 .map(|i| {
                     let (now, highest, order) = (now.clone(), highest.clone(), order.clone());
@@ -260,14 +275,30 @@ fn a_job_whose_handle_is_dropped_runs_and_its_output_is_dropped() {
 #[test]
 fn a_job_is_spawned_from_a_foreign_thread_and_from_everywhere_else() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).thread_name("ours").build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(2)
+        .max_spare_workers(0)
+        .thread_name("ours")
+        .build()
+        .unwrap();
     let here = || thread::current().name().unwrap().starts_with("ours-bl");
     let handle = runtime.handle().clone();
-    assert!(thread::spawn(move || futures::executor::block_on(handle.spawn_blocking(here))).join().unwrap().unwrap());
+    assert!(
+        thread::spawn(move || futures::executor::block_on(handle.spawn_blocking(here)))
+            .join()
+            .unwrap()
+            .unwrap()
+    );
     assert!(runtime.block_on(async { spawn_blocking(here).await.unwrap() }));
-    assert!(runtime.block_on(runtime.spawn(async move { spawn_blocking(here).await.unwrap() })).unwrap());
+    assert!(
+        runtime
+            .block_on(runtime.spawn(async move { spawn_blocking(here).await.unwrap() }))
+            .unwrap()
+    );
     let _inside = runtime.enter();
-    assert!(futures::executor::block_on(Builder::new().name("named").spawn_blocking(here)).unwrap());
+    assert!(
+        futures::executor::block_on(Builder::new().name("named").spawn_blocking(here)).unwrap()
+    );
 }
 
 /// A job is of the background if its builder says so, or if a background task or job spawns it.
@@ -285,9 +316,11 @@ fn jobs_of_the_background_run_on_threads_of_the_background() {
         let _inside = runtime.enter();
         let by_builder = Builder::new().class(Class::Background).spawn_blocking(here);
         assert_eq!(runtime.block_on(by_builder).unwrap(), background);
-        let inherited = runtime.spawn_background(async move { spawn_blocking(here).await.unwrap() });
+        let inherited =
+            runtime.spawn_background(async move { spawn_blocking(here).await.unwrap() });
         assert_eq!(runtime.block_on(inherited).unwrap(), background);
-        let from_a_job = Builder::new().class(Class::Background).spawn_blocking(move || spawn_blocking(here));
+        let from_a_job =
+            Builder::new().class(Class::Background).spawn_blocking(move || spawn_blocking(here));
         let inner = runtime.block_on(from_a_job).unwrap();
         assert_eq!(runtime.block_on(inner).unwrap(), background);
         let foreground = Builder::new()
@@ -296,7 +329,9 @@ fn jobs_of_the_background_run_on_threads_of_the_background() {
         let inner = runtime.block_on(foreground).unwrap();
         let (class, named, _) = runtime.block_on(inner).unwrap();
         assert_eq!((class, named), (Class::Foreground, false));
-        let many: Vec<_> = (0..200).map(|_| Builder::new().class(Class::Background).spawn_blocking(here)).collect();
+        let many: Vec<_> = (0..200)
+            .map(|_| Builder::new().class(Class::Background).spawn_blocking(here))
+            .collect();
         for job in many {
             assert_eq!(runtime.block_on(job).unwrap(), background);
         }
@@ -311,8 +346,12 @@ fn hooks_are_called_once_at_the_start_and_once_at_the_end_of_every_thread() {
         let counter = counter.clone();
         move || _ = counter.fetch_add(1, SeqCst)
     };
-    let builder = giveway::Builder::new().workers(2).max_spare_workers(0).blocking_keep_alive(Duration::from_millis(1));
-    let runtime = builder.on_thread_start(count(&starts)).on_thread_stop(count(&stops)).build().unwrap();
+    let builder = giveway::Builder::new()
+        .workers(2)
+        .max_spare_workers(0)
+        .blocking_keep_alive(Duration::from_millis(1));
+    let runtime =
+        builder.on_thread_start(count(&starts)).on_thread_stop(count(&stops)).build().unwrap();
     for _ in 0..20 {
         let jobs: Vec<_> = (0..10).map(|_| runtime.spawn_blocking(|| ())).collect();
         runtime.block_on(join_all(jobs)).into_iter().for_each(Result::unwrap);

@@ -6,7 +6,9 @@ use super::blocking_end::assert_cancelled;
 use futures::task::Spawn;
 use giveway::task::{Builder, Class, JoinHandle};
 use giveway::{Runtime, block_on, spawn_blocking};
-use giveway_tests::{Drops, Gate, HANG, Log, each_runtime, eventually, isolated, recv, runtime, watch};
+use giveway_tests::{
+    Drops, Gate, HANG, Log, each_runtime, eventually, isolated, recv, runtime, watch,
+};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
@@ -142,7 +144,11 @@ fn a_job_that_begins_while_the_runtime_closes_may_sleep_and_what_it_spawns_is_ca
             block_on(giveway::time::sleep(Duration::from_millis(1)));
             assert_cancelled(giveway::spawn(async {}));
             assert_cancelled(spawn_blocking(|| ()));
-            outcome.send(block_on(async { giveway::spawn(async {}).await.unwrap_err().is_cancelled() })).unwrap();
+            outcome
+                .send(block_on(async {
+                    giveway::spawn(async {}).await.unwrap_err().is_cancelled()
+                }))
+                .unwrap();
         });
         let handle = runtime.handle().clone();
         let dropper = thread::spawn(move || drop(runtime));
@@ -173,27 +179,30 @@ fn an_aborted_job_that_waits_for_a_thread_is_not_run_by_the_drop() {
 /// accepted run all the same.
 #[test]
 fn jobs_run_though_the_runtime_is_dropped_by_one_of_its_own_threads() {
-    isolated("blocking_accepted::jobs_run_though_the_runtime_is_dropped_by_one_of_its_own_threads", || {
-        for round in 0..60 {
-            let _watch = watch();
-            let (runtime, runs) = (limited(1 + round % 2, 1 + round % 3), Runs::default());
-            let (handle, jobs) = (runtime.handle().clone(), Runs::clone(&runs));
-            let spawn_and_drop = move || {
-                let all: Vec<_> = (0..10).map(|_| spawn_blocking(jobs.job())).collect();
-                drop(runtime);
-                all
-            };
-            let jobs = if round % 2 == 0 {
-                futures::executor::block_on(handle.spawn_blocking(spawn_and_drop))
-            } else {
-                futures::executor::block_on(handle.spawn(async { spawn_and_drop() }))
-            };
-            for job in jobs.unwrap() {
-                futures::executor::block_on(job).unwrap();
+    isolated(
+        "blocking_accepted::jobs_run_though_the_runtime_is_dropped_by_one_of_its_own_threads",
+        || {
+            for round in 0..60 {
+                let _watch = watch();
+                let (runtime, runs) = (limited(1 + round % 2, 1 + round % 3), Runs::default());
+                let (handle, jobs) = (runtime.handle().clone(), Runs::clone(&runs));
+                let spawn_and_drop = move || {
+                    let all: Vec<_> = (0..10).map(|_| spawn_blocking(jobs.job())).collect();
+                    drop(runtime);
+                    all
+                };
+                let jobs = if round % 2 == 0 {
+                    futures::executor::block_on(handle.spawn_blocking(spawn_and_drop))
+                } else {
+                    futures::executor::block_on(handle.spawn(async { spawn_and_drop() }))
+                };
+                for job in jobs.unwrap() {
+                    futures::executor::block_on(job).unwrap();
+                }
+                assert_eq!(runs.count(), 10);
             }
-            assert_eq!(runs.count(), 10);
-        }
-    });
+        },
+    );
 }
 
 /// Queues jobs behind one that keeps the only thread, each with a counter of its drops. They must
@@ -219,12 +228,23 @@ fn a_shutdown_with_a_deadline_names_and_cancels_the_jobs_that_had_no_thread() {
         let queued = queue_behind(&runtime, &drops, 20);
         let report = runtime.shutdown_timeout(Duration::from_millis(5));
         assert!(!report.is_clean(), "{report}");
-        let (going_on, given_up): (Vec<_>, Vec<_>) = report.stuck_tasks().iter().partition(|job| job.has_started());
-        assert!(going_on.iter().all(|job| job.is_blocking_job()) && going_on[0].id() == started.id(), "{report}");
+        let (going_on, given_up): (Vec<_>, Vec<_>) =
+            report.stuck_tasks().iter().partition(|job| job.has_started());
+        assert!(
+            going_on.iter().all(|job| job.is_blocking_job()) && going_on[0].id() == started.id(),
+            "{report}"
+        );
         assert_eq!(given_up.len(), 20, "{report}");
         for (i, (job, handle)) in given_up.iter().zip(&queued).enumerate() {
-            assert_eq!((job.id(), job.name(), job.worker()), (handle.id(), Some(&*format!("job {i}")), None));
-            assert!(job.is_blocking_job() && job.to_string().ends_with("had not started, and is cancelled"), "{job}");
+            assert_eq!(
+                (job.id(), job.name(), job.worker()),
+                (handle.id(), Some(&*format!("job {i}")), None)
+            );
+            assert!(
+                job.is_blocking_job()
+                    && job.to_string().ends_with("had not started, and is cancelled"),
+                "{job}"
+            );
         }
         // Their handles do not wait for the job that goes on.
         queued.into_iter().for_each(assert_cancelled);

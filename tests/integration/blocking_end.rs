@@ -8,7 +8,8 @@ use giveway::task::{Builder, Class, JoinHandle};
 use giveway::time::{Duration, sleep};
 use giveway::{PanicPolicy, block_on, spawn, spawn_blocking};
 use giveway_tests::{
-    Drops, Gate, HANG, each_runtime, eventually, isolated, on_drop, panic_of, recv, rounds, runtime, watch,
+    Drops, Gate, HANG, each_runtime, eventually, isolated, on_drop, panic_of, recv, rounds,
+    runtime, watch,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -17,7 +18,10 @@ use std::thread;
 /// Asserts that the shutdown of its runtime cancelled the job or task.
 pub(crate) fn assert_cancelled<T>(job: JoinHandle<T>) {
     let error = futures::executor::block_on(job).map(drop).unwrap_err();
-    assert!(error.is_cancelled() && error.to_string().contains("its runtime was shut down"), "{error}");
+    assert!(
+        error.is_cancelled() && error.to_string().contains("its runtime was shut down"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -36,11 +40,19 @@ fn a_shutdown_with_a_deadline_returns_and_names_the_job_that_never_ends() {
             begun.wait();
             let report = runtime.shutdown_timeout(Duration::from_millis(20));
             assert!(!report.is_clean() && report.stuck_threads() >= 1, "{report}");
-            let stuck = report.stuck_tasks().iter().find(|stuck| stuck.id() == job.id()).expect("it is named");
-            assert_eq!((stuck.name(), stuck.worker(), stuck.is_blocking_job()), (Some("miller"), None, true));
+            let stuck = report
+                .stuck_tasks()
+                .iter()
+                .find(|stuck| stuck.id() == job.id())
+                .expect("it is named");
+            assert_eq!(
+                (stuck.name(), stuck.worker(), stuck.is_blocking_job()),
+                (Some("miller"), None, true)
+            );
             assert!(stuck.spawned_at().file().ends_with("blocking_end.rs"));
             assert!(
-                report.to_string().contains("\"miller\"") && report.to_string().contains("is a blocking job"),
+                report.to_string().contains("\"miller\"")
+                    && report.to_string().contains("is a blocking job"),
                 "{report}"
             );
             assert!(!job.is_finished());
@@ -62,7 +74,9 @@ fn a_shutdown_with_a_deadline_that_suffices_is_clean_and_joins_the_threads() {
             .max_spare_workers(0)
             .on_thread_stop(move || _ = stops.fetch_add(1, SeqCst));
         let runtime = builder.build().unwrap();
-        let jobs: Vec<_> = (0..4).map(|_| runtime.spawn_blocking(|| thread::sleep(Duration::from_millis(2)))).collect();
+        let jobs: Vec<_> = (0..4)
+            .map(|_| runtime.spawn_blocking(|| thread::sleep(Duration::from_millis(2))))
+            .collect();
         runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
         let report = runtime.shutdown_timeout(HANG);
         assert!(report.is_clean(), "{report}");
@@ -117,7 +131,10 @@ fn a_job_may_drop_its_runtime() {
             let other = handle.spawn(giveway_tests::hold(drops.counter(0)));
             let job = handle.spawn_blocking(move || match round % 3 {
                 0 => drop(runtime),
-                1 => assert!(!runtime.shutdown_timeout(HANG).is_clean(), "this very job has not ended"),
+                1 => assert!(
+                    !runtime.shutdown_timeout(HANG).is_clean(),
+                    "this very job has not ended"
+                ),
                 _ => runtime.shutdown_background(),
             });
             futures::executor::block_on(job).unwrap();
@@ -150,10 +167,12 @@ fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
         for round in rounds(300) {
             let _watch = watch();
             let runtime = limited([1, 2, 8][round % 3], 1 + round % 2);
-            let (closing, drops) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+            let (closing, drops) =
+                (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
             let spawners: Vec<_> = (0..2)
                 .map(|_| {
-                    let (handle, closing, drops) = (runtime.handle().clone(), closing.clone(), drops.clone());
+                    let (handle, closing, drops) =
+                        (runtime.handle().clone(), closing.clone(), drops.clone());
                     thread::spawn(move || {
                         let (mut jobs, mut after) = (Vec::new(), 0);
                         // At least five jobs are spawned after the runtime has closed.
@@ -175,7 +194,10 @@ fn jobs_spawned_while_the_runtime_closes_are_run_or_cancelled() {
             for (job, in_time) in spawners.into_iter().flat_map(|spawner| spawner.join().unwrap()) {
                 all += 1;
                 if let Err(error) = futures::executor::block_on(job) {
-                    assert!(error.is_cancelled() && !in_time, "{error}; spawned before the drop: {in_time}");
+                    assert!(
+                        error.is_cancelled() && !in_time,
+                        "{error}; spawned before the drop: {in_time}"
+                    );
                 }
             }
             eventually(|| drops.load(SeqCst) == all);
@@ -215,7 +237,9 @@ fn a_job_that_panics_may_shut_its_runtime_down() {
         .build()
         .unwrap();
     let other = runtime.spawn(std::future::pending::<()>());
-    assert!(runtime.block_on(runtime.spawn_blocking(|| panic!("the last one"))).unwrap_err().is_panic());
+    assert!(
+        runtime.block_on(runtime.spawn_blocking(|| panic!("the last one"))).unwrap_err().is_panic()
+    );
     assert!(runtime.block_on(other).unwrap_err().is_cancelled());
     drop(runtime);
 }
@@ -248,6 +272,10 @@ fn spawn_blocking_in_a_forked_child_panics_clearly() {
             super::fork::assert_clear(&panic_of(|| spawn_blocking(|| ())));
         });
         assert_eq!(code, 0);
-        assert_eq!(runtime.block_on(runtime.spawn_blocking(|| 1)).unwrap(), 1, "the parent goes on");
+        assert_eq!(
+            runtime.block_on(runtime.spawn_blocking(|| 1)).unwrap(),
+            1,
+            "the parent goes on"
+        );
     });
 }

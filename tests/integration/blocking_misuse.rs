@@ -3,7 +3,9 @@
 use futures::task::Spawn;
 use giveway::block_in_place;
 use giveway::time::sleep;
-use giveway_tests::{Gate, each_runtime, eventually, isolated, on_drop, recv, watch, with_runtimes};
+use giveway_tests::{
+    Gate, each_runtime, eventually, isolated, on_drop, recv, watch, with_runtimes,
+};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
@@ -30,7 +32,10 @@ impl Wake for BlocksInPlace {
 #[test]
 fn a_waker_that_blocks_in_place_keeps_the_core_of_a_yield_point() {
     with_runtimes(|runtime| {
-        let waker = Arc::new(BlocksInPlace { handle: runtime.handle().clone(), woken: AtomicUsize::new(0) });
+        let waker = Arc::new(BlocksInPlace {
+            handle: runtime.handle().clone(),
+            woken: AtomicUsize::new(0),
+        });
         let task = runtime.spawn(async move {
             for round in 0..5 {
                 let mut timer = Box::pin(sleep(Duration::from_micros(300)));
@@ -145,8 +150,12 @@ fn the_destructor_of_a_job_that_was_never_run_may_wait_for_a_timer() {
 fn no_more_jobs_run_at_once_than_there_may_be_threads() {
     for most in [1, 2] {
         let _watch = watch();
-        let runtime =
-            giveway::Builder::new().workers(2).max_spare_workers(0).max_blocking_threads(most).build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(2)
+            .max_spare_workers(0)
+            .max_blocking_threads(most)
+            .build()
+            .unwrap();
         let gate = Gate::new();
         let tasks: Vec<_> = (0..2)
             .map(|_| {
@@ -185,8 +194,12 @@ thread_local! {
 fn a_thread_local_of_a_blocking_thread_may_drop_its_runtime() {
     isolated("blocking_misuse::a_thread_local_of_a_blocking_thread_may_drop_its_runtime", || {
         let keep_alive = Duration::from_millis(1);
-        let runtime =
-            giveway::Builder::new().workers(1).max_spare_workers(0).blocking_keep_alive(keep_alive).build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(1)
+            .max_spare_workers(0)
+            .blocking_keep_alive(keep_alive)
+            .build()
+            .unwrap();
         let (alive, (give, given)) = (Arc::new(()), mpsc::channel());
         let held = alive.clone();
         runtime.spawn(async move {
@@ -209,24 +222,32 @@ extern "C" fn takes_its_time(_: i32) {
 /// A signal handler keeps the woken thread from running, as if the OS gave it no CPU for a while.
 #[test]
 fn a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock() {
-    isolated("blocking_misuse::a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock", || {
-        let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).detect_deadlock(true).build().unwrap();
-        // SAFETY: the handler is a function of the type that `signal` expects. It only sleeps,
-        // which is async-signal-safe, and it interrupts only a thread that waits.
-        unsafe { libc::signal(libc::SIGUSR2, takes_its_time as *const () as usize) };
-        // SAFETY: `pthread_self` takes no arguments, and only returns a number.
-        let me = unsafe { libc::pthread_self() } as usize;
-        let (answer, question) = futures::channel::oneshot::channel();
-        runtime.spawn(async move {
-            sleep(Duration::from_millis(20)).await;
-            // SAFETY: the thread has not ended, since it waits for this very task. The signal has a
-            // handler.
-            unsafe { libc::pthread_kill(me as libc::pthread_t, libc::SIGUSR2) };
-            sleep(Duration::from_millis(5)).await;
-            answer.send(7).unwrap();
-        });
-        assert_eq!(runtime.block_on(question), Ok(7));
-    });
+    isolated(
+        "blocking_misuse::a_thread_that_was_woken_and_has_not_run_since_is_no_deadlock",
+        || {
+            let runtime = giveway::Builder::new()
+                .workers(1)
+                .max_spare_workers(0)
+                .detect_deadlock(true)
+                .build()
+                .unwrap();
+            // SAFETY: the handler is a function of the type that `signal` expects. It only sleeps,
+            // which is async-signal-safe, and it interrupts only a thread that waits.
+            unsafe { libc::signal(libc::SIGUSR2, takes_its_time as *const () as usize) };
+            // SAFETY: `pthread_self` takes no arguments, and only returns a number.
+            let me = unsafe { libc::pthread_self() } as usize;
+            let (answer, question) = futures::channel::oneshot::channel();
+            runtime.spawn(async move {
+                sleep(Duration::from_millis(20)).await;
+                // SAFETY: the thread has not ended, since it waits for this very task. The signal
+                // has a handler.
+                unsafe { libc::pthread_kill(me as libc::pthread_t, libc::SIGUSR2) };
+                sleep(Duration::from_millis(5)).await;
+                answer.send(7).unwrap();
+            });
+            assert_eq!(runtime.block_on(question), Ok(7));
+        },
+    );
 }
 
 /// The monitor sleeps when the OS refuses the thread. It has to be called, because no other thread
@@ -241,7 +262,12 @@ fn a_thread_that_was_refused_is_tried_again() {
             // call.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
         };
-        let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).stack_size(HUGE).build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(2)
+            .max_spare_workers(0)
+            .stack_size(HUGE)
+            .build()
+            .unwrap();
         let (release, released) = mpsc::channel();
         let started = Gate::new();
         let starts = started.clone();

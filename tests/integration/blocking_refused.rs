@@ -22,7 +22,8 @@ fn refuse_huge_stacks() {
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
     // SAFETY: `sysconf` takes a number only, and returns a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned();
-    let limit = libc::rlimit { rlim_cur: pages * page + HUGE as u64 / 2, rlim_max: libc::RLIM_INFINITY };
+    let limit =
+        libc::rlimit { rlim_cur: pages * page + HUGE as u64 / 2, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `setrlimit` only reads `limit`, which is initialized and outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
@@ -45,47 +46,61 @@ fn with_huge_stacks(workers: usize) -> Runtime {
 
 fn assert_refused<T>(job: JoinHandle<T>) {
     let error = futures::executor::block_on(job).map(drop).unwrap_err();
-    assert!(error.is_cancelled() && error.to_string().contains("no thread could be started for it"), "{error}");
+    assert!(
+        error.is_cancelled() && error.to_string().contains("no thread could be started for it"),
+        "{error}"
+    );
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_job_for_which_the_os_refuses_the_first_thread_is_dropped_and_says_why() {
-    isolated("blocking_refused::a_job_for_which_the_os_refuses_the_first_thread_is_dropped_and_says_why", || {
-        let _watch = watch();
-        let (runtime, drops) = (with_huge_stacks(1), Drops::of(10));
-        refuse_huge_stacks();
-        for i in 0..10 {
-            let counter = drops.counter(i);
-            assert_refused(runtime.spawn_blocking(move || drop(counter)));
-        }
-        drops.assert_each_once();
-        allow_huge_stacks();
-        assert_eq!(runtime.block_on(runtime.spawn_blocking(|| 1)).unwrap(), 1, "as soon as there is one");
-    });
+    isolated(
+        "blocking_refused::a_job_for_which_the_os_refuses_the_first_thread_is_dropped_and_says_why",
+        || {
+            let _watch = watch();
+            let (runtime, drops) = (with_huge_stacks(1), Drops::of(10));
+            refuse_huge_stacks();
+            for i in 0..10 {
+                let counter = drops.counter(i);
+                assert_refused(runtime.spawn_blocking(move || drop(counter)));
+            }
+            drops.assert_each_once();
+            allow_huge_stacks();
+            assert_eq!(
+                runtime.block_on(runtime.spawn_blocking(|| 1)).unwrap(),
+                1,
+                "as soon as there is one"
+            );
+        },
+    );
 }
 
 /// The only thread is in a job until all others are queued, and then runs them.
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_for_which_the_os_refuses_more_threads_run_on_those_there_are() {
-    isolated("blocking_refused::jobs_for_which_the_os_refuses_more_threads_run_on_those_there_are", || {
-        let _watch = watch();
-        let (runtime, gate, runs) = (with_huge_stacks(2), Gate::new(), Arc::new(AtomicUsize::new(0)));
-        let busy = occupy_thread(runtime.handle(), &gate);
-        refuse_huge_stacks();
-        let jobs: Vec<_> = (0..500)
-            .map(|_| {
-                let runs = runs.clone();
-                runtime.spawn_blocking(move || runs.fetch_add(1, SeqCst))
-            })
-            .collect();
-        assert_eq!(runs.load(SeqCst), 0);
-        gate.open();
-        jobs.into_iter().for_each(|job| _ = runtime.block_on(job).unwrap());
-        assert_eq!(runs.load(SeqCst), 500);
-        runtime.block_on(busy).unwrap();
-    });
+    isolated(
+        "blocking_refused::jobs_for_which_the_os_refuses_more_threads_run_on_those_there_are",
+        || {
+            let _watch = watch();
+            let (runtime, gate, runs) =
+                (with_huge_stacks(2), Gate::new(), Arc::new(AtomicUsize::new(0)));
+            let busy = occupy_thread(runtime.handle(), &gate);
+            refuse_huge_stacks();
+            let jobs: Vec<_> = (0..500)
+                .map(|_| {
+                    let runs = runs.clone();
+                    runtime.spawn_blocking(move || runs.fetch_add(1, SeqCst))
+                })
+                .collect();
+            assert_eq!(runs.load(SeqCst), 0);
+            gate.open();
+            jobs.into_iter().for_each(|job| _ = runtime.block_on(job).unwrap());
+            assert_eq!(runs.load(SeqCst), 500);
+            runtime.block_on(busy).unwrap();
+        },
+    );
 }
 
 /// The only other thread holds the core of the task that waits for the job, so no thread comes for
@@ -93,24 +108,29 @@ fn jobs_for_which_the_os_refuses_more_threads_run_on_those_there_are() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_job_that_nobody_can_come_to_but_a_stand_in_is_refused_or_run() {
-    isolated("blocking_refused::a_job_that_nobody_can_come_to_but_a_stand_in_is_refused_or_run", || {
-        let _watch = watch();
-        let runtime = with_huge_stacks(1);
-        let task = runtime.spawn(async {
-            block_in_place(|| {
-                // From here on a thread of the crew holds the core.
-                block_on(spawn(async {})).unwrap();
-                refuse_huge_stacks();
-                let outcome = block_on(spawn_blocking(|| 3));
-                allow_huge_stacks();
-                outcome
-            })
-        });
-        match runtime.block_on(task).unwrap() {
-            Ok(three) => assert_eq!(three, 3),
-            Err(error) => assert!(error.to_string().contains("no thread could be started"), "{error}"),
-        }
-    });
+    isolated(
+        "blocking_refused::a_job_that_nobody_can_come_to_but_a_stand_in_is_refused_or_run",
+        || {
+            let _watch = watch();
+            let runtime = with_huge_stacks(1);
+            let task = runtime.spawn(async {
+                block_in_place(|| {
+                    // From here on a thread of the crew holds the core.
+                    block_on(spawn(async {})).unwrap();
+                    refuse_huge_stacks();
+                    let outcome = block_on(spawn_blocking(|| 3));
+                    allow_huge_stacks();
+                    outcome
+                })
+            });
+            match runtime.block_on(task).unwrap() {
+                Ok(three) => assert_eq!(three, 3),
+                Err(error) => {
+                    assert!(error.to_string().contains("no thread could be started"), "{error}")
+                }
+            }
+        },
+    );
 }
 
 /// The worker keeps its core. What is queued there waits for the call, or goes to the other
@@ -118,49 +138,55 @@ fn a_job_that_nobody_can_come_to_but_a_stand_in_is_refused_or_run() {
 #[cfg(target_os = "linux")]
 #[test]
 fn blocking_in_place_without_a_thread_to_take_over_is_slow_and_works() {
-    isolated("blocking_refused::blocking_in_place_without_a_thread_to_take_over_is_slow_and_works", || {
-        let _watch = watch();
-        for workers in [1, 2] {
-            let runtime = with_huge_stacks(workers);
-            refuse_huge_stacks();
-            let tasks: Vec<_> = (0..10)
-                .map(|i| {
-                    runtime.spawn(async move {
-                        for _ in 0..5 {
-                            block_in_place(|| std::thread::sleep(Duration::from_millis(1)));
-                            assert_eq!(spawn(async move { i }).await.unwrap(), i);
-                            yield_now().await;
-                        }
+    isolated(
+        "blocking_refused::blocking_in_place_without_a_thread_to_take_over_is_slow_and_works",
+        || {
+            let _watch = watch();
+            for workers in [1, 2] {
+                let runtime = with_huge_stacks(workers);
+                refuse_huge_stacks();
+                let tasks: Vec<_> = (0..10)
+                    .map(|i| {
+                        runtime.spawn(async move {
+                            for _ in 0..5 {
+                                block_in_place(|| std::thread::sleep(Duration::from_millis(1)));
+                                assert_eq!(spawn(async move { i }).await.unwrap(), i);
+                                yield_now().await;
+                            }
+                        })
                     })
-                })
-                .collect();
-            tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
-            allow_huge_stacks();
-            let (sent, received) = mpsc::channel();
-            let late = runtime.spawn(async move {
-                spawn(async move { sent.send(()).unwrap() });
-                block_in_place(|| giveway_tests::recv(&received));
-            });
-            runtime.block_on(late).unwrap();
-        }
-    });
+                    .collect();
+                tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+                allow_huge_stacks();
+                let (sent, received) = mpsc::channel();
+                let late = runtime.spawn(async move {
+                    spawn(async move { sent.send(()).unwrap() });
+                    block_in_place(|| giveway_tests::recv(&received));
+                });
+                runtime.block_on(late).unwrap();
+            }
+        },
+    );
 }
 
 /// As many tasks may be in `block_in_place` without keeping a worker as `max_blocking_threads`
 /// allows jobs.
 #[test]
 fn as_many_tasks_may_be_in_place_as_jobs_may_run_and_both_at_once() {
-    isolated("blocking_refused::as_many_tasks_may_be_in_place_as_jobs_may_run_and_both_at_once", || {
-        const MOST: usize = 6;
-        let _watch = watch();
-        let (runtime, gate) = (limited(1, MOST), Gate::new());
-        let jobs: Vec<_> = (0..MOST).map(|_| occupy_thread(runtime.handle(), &gate)).collect();
-        let tasks = giveway_tests::block_in_place(runtime.handle(), MOST, &gate);
-        // None of the tasks in place keeps the worker.
-        runtime.block_on(runtime.spawn(async {})).unwrap();
-        gate.open();
-        tasks.into_iter().chain(jobs).for_each(|task| runtime.block_on(task).unwrap());
-    });
+    isolated(
+        "blocking_refused::as_many_tasks_may_be_in_place_as_jobs_may_run_and_both_at_once",
+        || {
+            const MOST: usize = 6;
+            let _watch = watch();
+            let (runtime, gate) = (limited(1, MOST), Gate::new());
+            let jobs: Vec<_> = (0..MOST).map(|_| occupy_thread(runtime.handle(), &gate)).collect();
+            let tasks = giveway_tests::block_in_place(runtime.handle(), MOST, &gate);
+            // None of the tasks in place keeps the worker.
+            runtime.block_on(runtime.spawn(async {})).unwrap();
+            gate.open();
+            tasks.into_iter().chain(jobs).for_each(|task| runtime.block_on(task).unwrap());
+        },
+    );
 }
 
 /// A task in place waits for a job, and the job waits for a thread. A stand-in takes no thread from
@@ -174,7 +200,8 @@ fn tasks_in_place_leave_the_jobs_their_threads() {
             block_in_place(|| {
                 // A stand-in holds the core now. It does not count as a thread for jobs.
                 let first = block_on(spawn(async { 1 })).unwrap();
-                let second = block_on(spawn_blocking(|| block_on(spawn(async { 2 })).unwrap())).unwrap();
+                let second =
+                    block_on(spawn_blocking(|| block_on(spawn(async { 2 })).unwrap())).unwrap();
                 first + second
             })
         });
@@ -218,7 +245,9 @@ fn blocking_in_place_in_a_forked_child_is_just_a_call() {
                     unsafe { libc::_exit(42) };
                 }
             });
-            let code = super::fork::in_fork(|| from_one_place(|| std::thread::sleep(Duration::from_millis(200))));
+            let code = super::fork::in_fork(|| {
+                from_one_place(|| std::thread::sleep(Duration::from_millis(200)))
+            });
             assert_eq!(code, 0, "42: a task of the parent ran in the child");
             behind.await.unwrap();
         });
@@ -247,27 +276,31 @@ fn the_destructor_of_a_job_that_is_refused_may_spawn_another() {
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
-    isolated("blocking_refused::jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns", || {
-        let _watch = watch();
-        let (runtime, gate, runs) = (with_huge_stacks(1), Gate::new(), Arc::new(AtomicUsize::new(0)));
-        let busy = occupy_thread(runtime.handle(), &gate);
-        // The worker is kept too: if it ended, there would be room for another thread.
-        let held = occupy(runtime.handle(), 1, &gate);
-        refuse_huge_stacks();
-        for _ in 0..100 {
-            let runs = runs.clone();
-            runtime.spawn_blocking(move || runs.fetch_add(1, SeqCst));
-        }
-        let handle = runtime.handle().clone();
-        let dropper = std::thread::spawn(move || drop(runtime));
-        eventually(|| handle.status().is_err());
-        assert_eq!(runs.load(SeqCst), 0);
-        gate.open();
-        dropper.join().unwrap();
-        assert_eq!(runs.load(SeqCst), 100);
-        futures::executor::block_on(busy).unwrap();
-        drop(held);
-    });
+    isolated(
+        "blocking_refused::jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns",
+        || {
+            let _watch = watch();
+            let (runtime, gate, runs) =
+                (with_huge_stacks(1), Gate::new(), Arc::new(AtomicUsize::new(0)));
+            let busy = occupy_thread(runtime.handle(), &gate);
+            // The worker is kept too: if it ended, there would be room for another thread.
+            let held = occupy(runtime.handle(), 1, &gate);
+            refuse_huge_stacks();
+            for _ in 0..100 {
+                let runs = runs.clone();
+                runtime.spawn_blocking(move || runs.fetch_add(1, SeqCst));
+            }
+            let handle = runtime.handle().clone();
+            let dropper = std::thread::spawn(move || drop(runtime));
+            eventually(|| handle.status().is_err());
+            assert_eq!(runs.load(SeqCst), 0);
+            gate.open();
+            dropper.join().unwrap();
+            assert_eq!(runs.load(SeqCst), 100);
+            futures::executor::block_on(busy).unwrap();
+            drop(held);
+        },
+    );
 }
 
 /// Only the caller's thread can drop the jobs. The one blocking thread is in a job, no second one
@@ -276,25 +309,32 @@ fn jobs_for_which_the_os_refuses_more_threads_run_before_the_drop_returns() {
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread() {
-    isolated("blocking_refused::jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread", || {
-        let _watch = watch();
-        let (gate, drops) = (Gate::new(), Drops::of(10));
-        let builder = giveway::Builder::new().workers(1).max_spare_workers(0).stack_size(HUGE).max_blocking_threads(1);
-        let runtime = builder.build().expect("address space is plenty");
-        let busy = occupy_thread(runtime.handle(), &gate);
-        let held = occupy(runtime.handle(), 1, &gate);
-        refuse_huge_stacks();
-        let jobs: Vec<_> = (0..10)
-            .map(|i| {
-                let counter = drops.counter(i);
-                runtime.spawn_blocking(move || drop(counter))
-            })
-            .collect();
-        runtime.shutdown_background();
-        drops.assert_each_once();
-        jobs.into_iter().for_each(assert_cancelled);
-        gate.open();
-        futures::executor::block_on(busy).unwrap();
-        drop(held);
-    });
+    isolated(
+        "blocking_refused::jobs_that_are_given_up_are_dropped_though_the_os_refuses_a_thread",
+        || {
+            let _watch = watch();
+            let (gate, drops) = (Gate::new(), Drops::of(10));
+            let builder = giveway::Builder::new()
+                .workers(1)
+                .max_spare_workers(0)
+                .stack_size(HUGE)
+                .max_blocking_threads(1);
+            let runtime = builder.build().expect("address space is plenty");
+            let busy = occupy_thread(runtime.handle(), &gate);
+            let held = occupy(runtime.handle(), 1, &gate);
+            refuse_huge_stacks();
+            let jobs: Vec<_> = (0..10)
+                .map(|i| {
+                    let counter = drops.counter(i);
+                    runtime.spawn_blocking(move || drop(counter))
+                })
+                .collect();
+            runtime.shutdown_background();
+            drops.assert_each_once();
+            jobs.into_iter().for_each(assert_cancelled);
+            gate.open();
+            futures::executor::block_on(busy).unwrap();
+            drop(held);
+        },
+    );
 }

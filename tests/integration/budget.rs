@@ -4,7 +4,9 @@
 use futures::FutureExt;
 use futures::future::{FusedFuture, join_all, select};
 use futures::stream::{FuturesUnordered, StreamExt};
-use giveway::budget::{self, OPERATIONS, consume, cooperative, has_remaining, poll_proceed, unconstrained};
+use giveway::budget::{
+    self, OPERATIONS, consume, cooperative, has_remaining, poll_proceed, unconstrained,
+};
 use giveway::task::{AbortHandle, JoinHandle, JoinSet};
 use giveway::{spawn, yield_now};
 use giveway_tests::{Polls, on_one_worker, with_runtimes};
@@ -75,7 +77,9 @@ impl Flood {
 }
 
 /// Runs `serve` in a task until three neighbours on the same worker have had ten turns each.
-fn assert_neighbours_get_turns<F: Future<Output = ()> + Send>(serve: impl Fn() -> F + Send + 'static) {
+fn assert_neighbours_get_turns<F: Future<Output = ()> + Send>(
+    serve: impl Fn() -> F + Send + 'static,
+) {
     on_one_worker(async move {
         let busy = Arc::new(AtomicUsize::new(3));
         for _ in 0..3 {
@@ -130,7 +134,8 @@ fn a_thousand_pending_resources_leave_the_budget_to_the_one_that_is_ready() {
         })
     }
     with_runtimes(|runtime| {
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..1_000).map(|_| async_channel::bounded::<()>(1)).unzip();
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..1_000).map(|_| async_channel::bounded::<()>(1)).unzip();
         let task = runtime.spawn(Polls::default().at_most(10_000, async move {
             let mut waiting: Vec<_> = receivers.into_iter().map(budgeted).collect();
             let sending = async {
@@ -173,7 +178,8 @@ fn ten_thousand_budgeted_futures_in_one_task_are_polled_a_few_times_each() {
         let polls = Polls::default();
         let counted = polls.clone();
         let task = runtime.spawn(async move {
-            let mut all: FuturesUnordered<_> = (0..CHILDREN).map(|_| counted.clone().of(consume())).collect();
+            let mut all: FuturesUnordered<_> =
+                (0..CHILDREN).map(|_| counted.clone().of(consume())).collect();
             while all.next().await.is_some() {}
             join_all((0..CHILDREN).map(|_| counted.clone().of(cooperative(ready(()))))).await;
         });
@@ -191,7 +197,9 @@ fn joining_finished_tasks_spends_the_budget() {
         let tasks: Vec<_> = (0..1_000).map(|_| spawn(async {})).collect();
         let mut set = JoinSet::new();
         let in_set: Vec<_> = (0..1_000).map(|_| set.spawn(async {})).collect();
-        while !(tasks.iter().all(JoinHandle::is_finished) && in_set.iter().all(AbortHandle::is_finished)) {
+        while !(tasks.iter().all(JoinHandle::is_finished)
+            && in_set.iter().all(AbortHandle::is_finished))
+        {
             yield_now().await;
         }
         let one_by_one = spawn(polls[0].clone().of(async {
@@ -199,11 +207,16 @@ fn joining_finished_tasks_spends_the_budget() {
                 task.await.unwrap();
             }
         }));
-        let as_a_set = spawn(polls[1].clone().of(async move { while set.join_next().await.is_some() {} }));
+        let as_a_set =
+            spawn(polls[1].clone().of(async move { while set.join_next().await.is_some() {} }));
         one_by_one.await.unwrap();
         as_a_set.await.unwrap();
         for polls in polls {
-            assert!((8..=9).contains(&polls.count()), "1000 operations, 128 a poll: {} polls", polls.count());
+            assert!(
+                (8..=9).contains(&polls.count()),
+                "1000 operations, 128 a poll: {} polls",
+                polls.count()
+            );
         }
     });
 }
@@ -249,7 +262,9 @@ fn a_ping_pong_of_budgeted_operations_lets_a_third_task_run() {
         let (there, arrivals) = async_channel::bounded::<()>(1);
         let (back, returns) = async_channel::bounded::<()>(1);
         let pong = spawn(async move {
-            while cooperative(arrivals.recv()).await.is_ok() && cooperative(back.send(())).await.is_ok() {}
+            while cooperative(arrivals.recv()).await.is_ok()
+                && cooperative(back.send(())).await.is_ok()
+            {}
         });
         let ping = spawn({
             let stop = stop.clone();

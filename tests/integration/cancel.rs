@@ -1,7 +1,10 @@
 //! Aborting tasks, from every place and at every moment of a task's life.
 
 use giveway::task::{AbortHandle, JoinHandle};
-use giveway_tests::{Alive, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, rounds, with_runtimes};
+use giveway_tests::{
+    Alive, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, rounds,
+    with_runtimes,
+};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
@@ -22,7 +25,8 @@ fn a_waiting_task_is_aborted_from_outside() {
         assert_eq!(error.id(), id);
         let text = error.to_string();
         assert!(
-            text.starts_with(&format!("task {id}, spawned at {}:", file!())) && text.ends_with("was aborted"),
+            text.starts_with(&format!("task {id}, spawned at {}:", file!()))
+                && text.ends_with("was aborted"),
             "{text}"
         );
         assert!(error.try_into_panic().is_err());
@@ -161,7 +165,8 @@ fn an_aborted_task_whose_handle_is_dropped_is_dropped_by_a_worker() {
         let (dropped, drops) = mpsc::channel();
         for i in 0..200 {
             let dropped = dropped.clone();
-            let report = on_drop(move || dropped.send(thread::current().name().map(str::to_owned)).unwrap());
+            let report =
+                on_drop(move || dropped.send(thread::current().name().map(str::to_owned)).unwrap());
             let task = runtime.spawn(hold(report));
             if i % 2 == 0 {
                 task.abort();
@@ -174,7 +179,11 @@ fn an_aborted_task_whose_handle_is_dropped_is_dropped_by_a_worker() {
         drop(dropped);
         let drops = drain(&drops);
         assert_eq!(drops.len(), 200);
-        assert!(drops.iter().all(|name| name.as_deref().is_some_and(|name| name.starts_with("giveway-"))));
+        assert!(
+            drops
+                .iter()
+                .all(|name| name.as_deref().is_some_and(|name| name.starts_with("giveway-")))
+        );
     });
 }
 
@@ -302,7 +311,10 @@ fn an_error_says_why_there_is_no_output() {
     assert!(error.starts_with("task \"aborted\" (") && error.ends_with("was aborted"), "{error}");
     drop(runtime);
     let error = futures::executor::block_on(cancelled).unwrap_err().to_string();
-    assert!(error.starts_with("task \"cancelled\" (") && error.ends_with("its runtime was shut down"), "{error}");
+    assert!(
+        error.starts_with("task \"cancelled\" (") && error.ends_with("its runtime was shut down"),
+        "{error}"
+    );
 }
 
 /// `futures::select!` asks whether a handle was joined.

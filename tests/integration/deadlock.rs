@@ -17,7 +17,14 @@ const A_WHILE: Duration = Duration::from_millis(150);
 fn with_detection(test: impl Fn(&Runtime)) {
     for workers in worker_counts() {
         let _watch = watch();
-        test(&giveway::Builder::new().workers(workers).max_spare_workers(0).detect_deadlock(true).build().unwrap());
+        test(
+            &giveway::Builder::new()
+                .workers(workers)
+                .max_spare_workers(0)
+                .detect_deadlock(true)
+                .build()
+                .unwrap(),
+        );
     }
 }
 
@@ -43,8 +50,14 @@ fn two_tasks_that_wait_for_each_other_are_both_named_with_their_places() {
         assert!(message.starts_with("deadlock: every worker is idle"), "{message}");
         assert!(message.contains("2 tasks wait:"), "{message}");
         let file = file!();
-        assert!(message.contains(&format!("task \"hegel\" ({first_id}), spawned at {file}:{line}")), "{message}");
-        assert!(message.contains(&format!("task {second_id}, spawned at {file}:{}", line + 7)), "{message}");
+        assert!(
+            message.contains(&format!("task \"hegel\" ({first_id}), spawned at {file}:{line}")),
+            "{message}"
+        );
+        assert!(
+            message.contains(&format!("task {second_id}, spawned at {file}:{}", line + 7)),
+            "{message}"
+        );
         // The runtime goes on.
         assert_eq!(runtime.block_on(runtime.spawn(async { 1 })).unwrap(), 1);
         other.abort();
@@ -79,7 +92,10 @@ fn many_tasks_are_counted_and_some_are_named() {
     with_detection(|runtime| {
         let tasks: Vec<_> = (0..250).map(|_| runtime.spawn(pending::<()>())).collect();
         let message = panic_of(|| runtime.block_on(pending::<()>()));
-        assert!(message.contains("250 tasks wait:") && message.contains("and 150 more"), "{message}");
+        assert!(
+            message.contains("250 tasks wait:") && message.contains("and 150 more"),
+            "{message}"
+        );
         drop(tasks);
     });
 }
@@ -127,7 +143,10 @@ fn who_waits_for_a_socket_is_not_accused() {
         });
         assert_eq!(runtime.block_on(reading).unwrap(), 7);
         writer.join().unwrap();
-        assert!(panic_of(|| runtime.block_on(pending::<()>())).starts_with("deadlock"), "now nobody waits for one");
+        assert!(
+            panic_of(|| runtime.block_on(pending::<()>())).starts_with("deadlock"),
+            "now nobody waits for one"
+        );
     });
 }
 
@@ -218,7 +237,12 @@ fn a_busy_runtime_is_not_accused() {
 #[test]
 fn nothing_happens_without_a_thread_that_waits_or_without_being_asked_for() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).detect_deadlock(true).build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(2)
+        .max_spare_workers(0)
+        .detect_deadlock(true)
+        .build()
+        .unwrap();
     let alive = Arc::new(());
     let held = alive.clone();
     runtime.spawn(async move {

@@ -4,7 +4,8 @@
 use giveway::task::{self, Id, JoinHandle, try_id};
 use giveway::{Builder, Handle, Runtime};
 use giveway_tests::{
-    Gate, Wakers, each_runtime, eventually, hold, message, occupy, on_drop, recv, runtime, with_runtimes,
+    Gate, Wakers, each_runtime, eventually, hold, message, occupy, on_drop, recv, runtime,
+    with_runtimes,
 };
 use std::future::{Future, poll_fn};
 use std::panic::panic_any;
@@ -139,7 +140,10 @@ fn a_future_that_is_dropped_by_a_shutdown_has_the_id_of_its_task() {
         let (waits, waiting) = tells_id();
         let (waits_pinned, pinned) = tells_id();
         let parked = wakers.clone();
-        let handles = [runtime.spawn(wakers.park(waits)), runtime.spawn_pinned(move || parked.park(waits_pinned))];
+        let handles = [
+            runtime.spawn(wakers.park(waits)),
+            runtime.spawn_pinned(move || parked.park(waits_pinned)),
+        ];
         eventually(|| wakers.len() == 2);
         let [waiting_id, pinned_id] = handles.map(|handle| handle.id());
         drop(runtime);
@@ -253,8 +257,12 @@ fn a_destructor_that_panics_while_its_futures_panic_unwinds_is_contained() {
             sent.send(message(panic.payload())).unwrap();
             giveway::PanicPolicy::Continue
         };
-        let runtime: Runtime =
-            Builder::new().workers(workers).max_spare_workers(0).on_task_panic(hook).build().unwrap();
+        let runtime: Runtime = Builder::new()
+            .workers(workers)
+            .max_spare_workers(0)
+            .on_task_panic(hook)
+            .build()
+            .unwrap();
         for _ in 0..10 {
             let twice = runtime.spawn(panics_holding(on_drop(|| panic!("second"))));
             let error = runtime.block_on(twice).unwrap_err();

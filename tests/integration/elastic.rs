@@ -6,7 +6,9 @@ use futures::future::{join_all, poll_fn, select};
 use giveway::elastic::{Pace, Pacer, Settings};
 use giveway::time::timeout;
 use giveway::{Builder, Runtime};
-use giveway_tests::{Alive, Gate, Log, Polls, each_runtime, eventually, hold, panic_of, recv, watch, with_runtimes};
+use giveway_tests::{
+    Alive, Gate, Log, Polls, each_runtime, eventually, hold, panic_of, recv, watch, with_runtimes,
+};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -64,7 +66,8 @@ async fn line_up(pacer: &Pacer) -> Pin<Box<Pace<'_>>> {
     loop {
         work(5 * MS);
         let (mut call, woken) = (Box::pin(pacer.pace()), Arc::<Woken>::default());
-        let pending = call.as_mut().poll(&mut Context::from_waker(&Waker::from(woken.clone()))).is_pending();
+        let pending =
+            call.as_mut().poll(&mut Context::from_waker(&Waker::from(woken.clone()))).is_pending();
         if pending && !woken.0.load(SeqCst) {
             return call;
         }
@@ -107,7 +110,8 @@ fn many_jobs_get_their_turns() {
     let _watch = watch();
     for workers in [1, 4] {
         let runtime = paced(workers, Settings::fixed(0.5));
-        let jobs: Vec<_> = (0..100).map(|_| runtime.spawn(job(Pacer::with_slice(MS), 3, MS))).collect();
+        let jobs: Vec<_> =
+            (0..100).map(|_| runtime.spawn(job(Pacer::with_slice(MS), 3, MS))).collect();
         runtime.block_on(join_all(jobs)).into_iter().for_each(|job| assert_eq!(job.unwrap(), 3));
     }
 }
@@ -193,7 +197,8 @@ fn waits_that_paced_jobs_did_not_cause_leave_the_limit_alone() {
     let _watch = watch();
     // The slice that the job waits for is minutes away.
     let (baseline, target) = (0.001, Duration::from_micros(1));
-    let settings = Settings::new().minimum(baseline / 2.0).baseline(baseline).target_latency(target);
+    let settings =
+        Settings::new().minimum(baseline / 2.0).baseline(baseline).target_latency(target);
     let runtime = paced(1, settings.delta_per_second(baseline));
     let (pacer, (waits, waiting)) = (Arc::new(Pacer::new()), mpsc::channel());
     let job = runtime.spawn({
@@ -468,7 +473,8 @@ fn a_call_that_waits_in_a_runtime_that_is_gone_is_ready_in_another() {
 fn a_job_that_waits_for_a_slice_is_no_deadlock() {
     let _watch = watch();
     let settings = Settings::fixed(0.1);
-    let runtime = Builder::new().workers(2).detect_deadlock(true).elastic(settings).build().unwrap();
+    let runtime =
+        Builder::new().workers(2).detect_deadlock(true).elastic(settings).build().unwrap();
     runtime.block_on(runtime.spawn(job(Pacer::with_slice(MS), 5, 10 * MS))).unwrap();
 }
 
@@ -488,7 +494,9 @@ fn a_destructor_may_use_pacers() {
                     let pacer = pacer.clone();
                     move || {
                         let mut call = pin!(pacer.pace());
-                        let _ = call.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+                        let _ = call
+                            .as_mut()
+                            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
                         log.add("dropped");
                     }
                 });

@@ -7,7 +7,12 @@ use std::cell::RefCell;
 use std::sync::{OnceLock, mpsc};
 
 fn named(name: &str) -> Runtime {
-    Builder::new().workers(1).max_spare_workers(0).thread_name(name).build().expect("a runtime starts")
+    Builder::new()
+        .workers(1)
+        .max_spare_workers(0)
+        .thread_name(name)
+        .build()
+        .expect("a runtime starts")
 }
 
 /// Returns the name of the runtime that `spawn` goes to here.
@@ -136,7 +141,12 @@ fn a_blocking_thread_is_in_its_runtime_after_a_job() {
             told.send(giveway::Handle::try_current().is_some()).unwrap();
         }
     };
-    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).on_thread_stop(is_inside).build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(1)
+        .max_spare_workers(0)
+        .on_thread_stop(is_inside)
+        .build()
+        .unwrap();
     runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
     drop(runtime);
     assert!(recv(&tells), "the hook ran in no runtime");

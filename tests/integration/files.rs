@@ -27,7 +27,10 @@ fn what_std_does_with_files_is_done_elsewhere() {
                 assert_eq!(fs::metadata(root.join("a/one")).await?.len(), 5);
                 assert!(!fs::try_exists(root.join("a/two")).await?);
                 fs::remove_dir_all(&root).await?;
-                assert_eq!(fs::read(root.join("a/one")).await.unwrap_err().kind(), ErrorKind::NotFound);
+                assert_eq!(
+                    fs::read(root.join("a/one")).await.unwrap_err().kind(),
+                    ErrorKind::NotFound
+                );
                 Ok::<_, std::io::Error>(())
             }))
             .unwrap()

@@ -50,12 +50,16 @@ pub(crate) fn in_fork(body: impl FnOnce()) -> i32 {
 pub(super) fn others_rest() -> bool {
     let own = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return true };
-    let others = threads.filter_map(Result::ok).filter(|thread| own.file_name() != Some(&*thread.file_name()));
+    let others = threads
+        .filter_map(Result::ok)
+        .filter(|thread| own.file_name() != Some(&*thread.file_name()));
     // The state of a thread is behind its name. A thread that has ended meanwhile is at rest, too.
-    others.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).all(|stat| {
-        let (_, state) = stat.rsplit_once(')').expect("a name in parentheses");
-        state.starts_with(" S")
-    })
+    others.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).all(
+        |stat| {
+            let (_, state) = stat.rsplit_once(')').expect("a name in parentheses");
+            state.starts_with(" S")
+        },
+    )
 }
 
 const CLEAR: &str = "was started before a fork, and its threads do not exist in the child";
@@ -129,7 +133,9 @@ fn dropping_a_runtime_in_a_forked_child_does_not_hang() {
     type End = fn(giveway::Runtime);
     let ways: [(&str, End); 3] = [
         ("drop", drop),
-        ("shutdown_timeout", |runtime| assert!(runtime.shutdown_timeout(std::time::Duration::MAX).is_clean())),
+        ("shutdown_timeout", |runtime| {
+            assert!(runtime.shutdown_timeout(std::time::Duration::MAX).is_clean())
+        }),
         ("shutdown_background", giveway::Runtime::shutdown_background),
     ];
     isolated("fork::dropping_a_runtime_in_a_forked_child_does_not_hang", || {
@@ -152,14 +158,20 @@ fn waking_and_aborting_in_a_forked_child_do_not_hang() {
         let wakers = Wakers::default();
         let task = runtime.spawn(wakers.park(()));
         // A wake-up of this task would start a thread in the child.
-        let lowered = giveway::task::Builder::new().preemptible(true).spawn_on(wakers.park(()), runtime.handle());
+        let lowered = giveway::task::Builder::new()
+            .preemptible(true)
+            .spawn_on(wakers.park(()), runtime.handle());
         eventually(|| wakers.len() == 2);
         let code = in_fork(|| {
             wakers.wake_all();
             task.abort();
             task.abort_handle().abort();
             lowered.abort();
-            assert_eq!(std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count), 1, "a thread was started");
+            assert_eq!(
+                std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count),
+                1,
+                "a thread was started"
+            );
         });
         assert_eq!(code, 0);
         assert!(!task.is_finished(), "the child's abort stayed in the child");
@@ -171,7 +183,8 @@ fn waking_and_aborting_in_a_forked_child_do_not_hang() {
 #[test]
 fn pacing_in_a_forked_child_does_not_hang() {
     isolated("fork::pacing_in_a_forked_child_does_not_hang", || {
-        let runtime = || giveway::Builder::new().workers(1).elastic(Settings::fixed(0.01)).build().unwrap();
+        let runtime =
+            || giveway::Builder::new().workers(1).elastic(Settings::fixed(0.01)).build().unwrap();
         let job = || async {
             let all = vec![Pacer::new(); 20];
             // The first pacer takes the only slice that there is.
@@ -254,13 +267,18 @@ fn a_yield_point_of_a_task_that_has_forked_goes_on_in_the_child() {
 fn a_forked_child_gets_the_last_figures_and_no_tasks() {
     isolated("fork::a_forked_child_gets_the_last_figures_and_no_tasks", || {
         let runtime = runtime(2);
-        let named = giveway::task::Builder::new().name("left").spawn_on(std::future::pending::<()>(), runtime.handle());
+        let named = giveway::task::Builder::new()
+            .name("left")
+            .spawn_on(std::future::pending::<()>(), runtime.handle());
         eventually(|| runtime.metrics().polls() == 1);
         let code = in_fork(|| {
             let (metrics, dump) = (runtime.metrics(), runtime.dump());
             assert_eq!((metrics.polls(), dump.tasks().len()), (1, 0));
         });
         assert_eq!(code, 0);
-        assert!(runtime.dump().tasks().iter().any(|task| task.id == named.id()), "the parent has it");
+        assert!(
+            runtime.dump().tasks().iter().any(|task| task.id == named.id()),
+            "the parent has it"
+        );
     });
 }

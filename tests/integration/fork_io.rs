@@ -56,26 +56,32 @@ fn a_forked_child_that_ends_a_socket_leaves_the_parents_alone() {
 
 #[test]
 fn a_forked_child_that_drops_its_runtime_and_all_its_sockets_leaves_the_parents_alone() {
-    isolated("fork_io::a_forked_child_that_drops_its_runtime_and_all_its_sockets_leaves_the_parents_alone", || {
-        let mut all = Some((runtime(2), UdpSocket::bind("127.0.0.1:0")));
-        let (client, server) = all.as_ref().unwrap().0.block_on(tcp_pair());
-        let mut sockets = Some((client, server));
-        let code = in_fork(|| {
-            drop(sockets.take());
-            drop(all.take());
-        });
-        assert_eq!(code, 0);
-        let ((client, server), (runtime, _)) = (sockets.unwrap(), all.unwrap());
-        assert_reported(&runtime, &server, &client);
-        assert_reported(&runtime, &client, &server);
-    });
+    isolated(
+        "fork_io::a_forked_child_that_drops_its_runtime_and_all_its_sockets_leaves_the_parents_alone",
+        || {
+            let mut all = Some((runtime(2), UdpSocket::bind("127.0.0.1:0")));
+            let (client, server) = all.as_ref().unwrap().0.block_on(tcp_pair());
+            let mut sockets = Some((client, server));
+            let code = in_fork(|| {
+                drop(sockets.take());
+                drop(all.take());
+            });
+            assert_eq!(code, 0);
+            let ((client, server), (runtime, _)) = (sockets.unwrap(), all.unwrap());
+            assert_reported(&runtime, &server, &client);
+            assert_reported(&runtime, &client, &server);
+        },
+    );
 }
 
 #[track_caller]
 fn assert_clear<T: std::fmt::Debug>(result: Option<io::Result<T>>) {
     let error = result.expect("it does not wait").expect_err("it cannot work").to_string();
     assert!(error.contains("before a fork") && error.contains("in the child"), "{error}");
-    assert!(error.contains("`into_std`") && error.contains("`from_std`"), "the remedy is named: {error}");
+    assert!(
+        error.contains("`into_std`") && error.contains("`from_std`"),
+        "the remedy is named: {error}"
+    );
 }
 
 fn assert_every_operation_is_clear(listener: &TcpListener, stream: &TcpStream) {
@@ -113,8 +119,10 @@ fn a_socket_from_before_a_fork_is_a_clear_error_in_the_child() {
         assert_reported(&runtime, &server, &client);
         let _watch = watch();
         runtime.block_on(async {
-            let (connected, accepted) =
-                futures::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+            let (connected, accepted) = futures::join!(
+                TcpStream::connect(listener.local_addr().unwrap()),
+                listener.accept()
+            );
             assert_eq!(connected.unwrap().local_addr().unwrap(), accepted.unwrap().1);
         });
     });
@@ -163,7 +171,8 @@ fn nothing_is_made_in_a_forked_child_for_the_runtime_of_its_parent() {
             ];
             for error in errors.map(|error| error.to_string()) {
                 assert!(
-                    error.contains("before a fork") && error.contains("start a new runtime in the child"),
+                    error.contains("before a fork")
+                        && error.contains("start a new runtime in the child"),
                     "{error}"
                 );
             }
@@ -193,7 +202,8 @@ fn a_sleep_from_before_a_fork_goes_on_in_a_runtime_of_the_child() {
             own.block_on(sleep(Duration::from_millis(1)));
             own.block_on(short.take().unwrap());
             let (mut moved, _) = sleeps.pop().unwrap();
-            std::pin::Pin::new(&mut moved).reset(giveway::time::Instant::now() + Duration::from_millis(1));
+            std::pin::Pin::new(&mut moved)
+                .reset(giveway::time::Instant::now() + Duration::from_millis(1));
             own.block_on(moved);
             drop(std::mem::take(&mut sleeps));
             own.block_on(async {

@@ -3,7 +3,9 @@
 //! poll.
 
 use giveway::{Handle, should_yield, yield_now, yield_now_if_busy};
-use giveway_tests::{Gate, Log, Polls, each_strict, eventually, occupy, on_one_worker, outside, recv, watch};
+use giveway_tests::{
+    Gate, Log, Polls, each_strict, eventually, occupy, on_one_worker, outside, recv, watch,
+};
 use giveway_tests::{with_runtimes, with_runtimes_of};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -193,7 +195,12 @@ fn push_from_outside(shared: Arc<Push>) {
 fn work_in_the_deque_of_a_busy_worker_interrupts_a_polite_task_of_another() {
     each_strict(2, |runtime| {
         for _ in 0..20 {
-            assert!(given_way_at_the_next_yield_point(&runtime, false, yield_now_if_busy, push_to_deque));
+            assert!(given_way_at_the_next_yield_point(
+                &runtime,
+                false,
+                yield_now_if_busy,
+                push_to_deque
+            ));
         }
     });
 }
@@ -202,7 +209,12 @@ fn work_in_the_deque_of_a_busy_worker_interrupts_a_polite_task_of_another() {
 fn work_in_the_deque_of_a_busy_worker_cuts_short_a_background_task_of_another() {
     each_strict(2, |runtime| {
         for _ in 0..20 {
-            assert!(given_way_at_the_next_yield_point(&runtime, true, giveway::budget::consume, push_to_deque));
+            assert!(given_way_at_the_next_yield_point(
+                &runtime,
+                true,
+                giveway::budget::consume,
+                push_to_deque
+            ));
         }
     });
 }
@@ -211,8 +223,18 @@ fn work_in_the_deque_of_a_busy_worker_cuts_short_a_background_task_of_another() 
 fn work_from_outside_is_seen_at_the_next_yield_point() {
     each_strict(2, |runtime| {
         for _ in 0..20 {
-            assert!(given_way_at_the_next_yield_point(&runtime, false, yield_now_if_busy, push_from_outside));
-            assert!(given_way_at_the_next_yield_point(&runtime, true, giveway::budget::consume, push_from_outside));
+            assert!(given_way_at_the_next_yield_point(
+                &runtime,
+                false,
+                yield_now_if_busy,
+                push_from_outside
+            ));
+            assert!(given_way_at_the_next_yield_point(
+                &runtime,
+                true,
+                giveway::budget::consume,
+                push_from_outside
+            ));
         }
     });
 }
@@ -229,7 +251,12 @@ fn after_should_yield_said_so_the_next_yield_point_gives_way() {
     each_strict(2, |runtime| {
         for _ in 0..20 {
             assert!(given_way_at_the_next_yield_point(&runtime, false, ask_first, push_to_deque));
-            assert!(given_way_at_the_next_yield_point(&runtime, false, ask_first, push_from_outside));
+            assert!(given_way_at_the_next_yield_point(
+                &runtime,
+                false,
+                ask_first,
+                push_from_outside
+            ));
         }
     });
 }

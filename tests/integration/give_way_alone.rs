@@ -170,6 +170,8 @@ fn the_class_is_inherited_within_a_runtime_only() {
     let _watch = watch();
     let (one, other) = (runtime(1), runtime(1));
     let there = other.handle().clone();
-    let class = one.spawn_background(async move { there.spawn(async { giveway::task::class() }).await.unwrap() });
+    let class = one.spawn_background(async move {
+        there.spawn(async { giveway::task::class() }).await.unwrap()
+    });
     assert_eq!(one.block_on(class).unwrap(), giveway::task::Class::Foreground);
 }

@@ -115,7 +115,8 @@ fn in_a_select_the_whole_task_gives_way() {
         on_one_worker(async move {
             let log = Log::default();
             make_work(&log);
-            let (polite, never) = (yield_and_log(&log, "polite").fuse(), future::pending::<()>().fuse());
+            let (polite, never) =
+                (yield_and_log(&log, "polite").fuse(), future::pending::<()>().fuse());
             pin_mut!(polite, never);
             select_biased! { () = never => {}, () = polite => {} }
             log.assert(&["work", "polite"]);
@@ -131,7 +132,8 @@ fn in_a_futures_unordered_the_whole_task_gives_way() {
             on_one_worker(async move {
                 let log = Log::default();
                 make_work(&log);
-                let mut all: FuturesUnordered<_> = (0..children).map(|_| yield_and_log(&log, "child")).collect();
+                let mut all: FuturesUnordered<_> =
+                    (0..children).map(|_| yield_and_log(&log, "child")).collect();
                 while all.next().await.is_some() {}
                 let all = log.all();
                 assert_eq!(all.len(), children + 1);
@@ -148,7 +150,8 @@ fn in_a_futures_unordered_inside_another_the_whole_task_gives_way() {
             let log = Log::default();
             make_work(&log);
             let inner = || async {
-                let mut all: FuturesUnordered<_> = (0..3).map(|_| yield_and_log(&log, "child")).collect();
+                let mut all: FuturesUnordered<_> =
+                    (0..3).map(|_| yield_and_log(&log, "child")).collect();
                 while all.next().await.is_some() {}
             };
             let mut all: FuturesUnordered<_> = (0..3).map(|_| inner()).collect();

@@ -4,7 +4,8 @@
 use giveway::task::JoinHandle;
 use giveway::{Runtime, budget, yield_now, yield_now_if_busy};
 use giveway_tests::{
-    Alive, Drops, Gate, each_runtime, eventually, hold, occupy, on_drop, recv, rounds, runtime, watch,
+    Alive, Drops, Gate, each_runtime, eventually, hold, occupy, on_drop, recv, rounds, runtime,
+    watch,
 };
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -47,7 +48,8 @@ impl Life {
 /// with it.
 fn end_endless(runtime: Runtime, tasks: usize, spawn: impl Fn(&Runtime, Life) -> JoinHandle<()>) {
     let drops = Drops::of(tasks);
-    let lives = (0..tasks).map(|i| Life { _value: Box::new(drops.counter(i)), running: Gate::new() });
+    let lives =
+        (0..tasks).map(|i| Life { _value: Box::new(drops.counter(i)), running: Gate::new() });
     let started: Vec<_> = lives.map(|life| (life.running.clone(), spawn(&runtime, life))).collect();
     started.iter().for_each(|(running, _)| running.wait());
     drop(runtime);
@@ -75,7 +77,9 @@ fn endless_polite_tasks_end_with_their_runtime_while_every_worker_is_busy() {
 fn endless_background_tasks_end_with_their_runtime() {
     each_runtime(1, |runtime| {
         let tasks = 2 * runtime.handle().workers();
-        end_endless(runtime, tasks, |runtime, life| runtime.spawn_background(life.spend(budget::consume)));
+        end_endless(runtime, tasks, |runtime, life| {
+            runtime.spawn_background(life.spend(budget::consume))
+        });
     });
 }
 
@@ -158,7 +162,8 @@ fn a_thousand_tasks_in_the_yield_queue_are_dropped_with_their_runtime() {
     let steps = Arc::new(AtomicUsize::new(0));
     let (started, starts) = mpsc::channel();
     runtime.spawn({
-        let (drops, alive, steps, gate) = (drops.clone(), alive.clone(), steps.clone(), gate.clone());
+        let (drops, alive, steps, gate) =
+            (drops.clone(), alive.clone(), steps.clone(), gate.clone());
         async move {
             for i in 0..TASKS {
                 let (steps, values) = (steps.clone(), (drops.counter(i), alive.clone()));
@@ -265,7 +270,9 @@ fn block_on_may_end_its_runtime_in_the_poll_in_which_it_gives_way() {
     let handle = runtime.handle().clone();
     occupy(&handle, 1, &gate);
     let queued = runtime.spawn(async {});
-    handle.block_on(async { futures::join!(yield_now_if_busy(), async { drop_while_held(runtime, &gate) }) });
+    handle.block_on(async {
+        futures::join!(yield_now_if_busy(), async { drop_while_held(runtime, &gate) })
+    });
     assert_cancelled(queued);
 }
 

@@ -3,7 +3,9 @@
 use futures::{FutureExt, select_biased};
 use giveway::task::{Builder, Class, JoinHandle};
 use giveway::{Handle, Runtime, budget, should_yield, yield_now, yield_now_if_busy};
-use giveway_tests::{Alive, dawdle, eventually, on_drop, recv, rounds, watch, with_runtimes, worker_counts};
+use giveway_tests::{
+    Alive, dawdle, eventually, on_drop, recv, rounds, watch, with_runtimes, worker_counts,
+};
 use std::future::ready;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -121,7 +123,12 @@ impl Load {
 
     /// Spawns a background task without yield points, but with budgeted operations, children of
     /// both classes, and a foreground task to wake.
-    fn background(&self, seed: u64, operations: usize, wake: async_channel::Sender<()>) -> JoinHandle<()> {
+    fn background(
+        &self,
+        seed: u64,
+        operations: usize,
+        wake: async_channel::Sender<()>,
+    ) -> JoinHandle<()> {
         let (counted, this) = (self.counted(), self.clone());
         self.handle.spawn_background(async move {
             let (_counted, mut rng) = (counted, Rng::new(seed));
@@ -130,7 +137,8 @@ impl Load {
                 match rng.below(16) {
                     0 => wake.send(()).await.unwrap(),
                     1 => children.push(giveway::spawn(short(this.counted()))),
-                    2 => children.push(Builder::new().class(Class::Foreground).spawn(short(this.counted()))),
+                    2 => children
+                        .push(Builder::new().class(Class::Foreground).spawn(short(this.counted()))),
                     _ => budget::consume().await,
                 }
                 if children.len() == 10 {
@@ -172,7 +180,8 @@ impl Load {
             let mut rng = Rng::new(seed);
             for _ in 0..tasks {
                 let class = if rng.below(2) == 0 { Class::Foreground } else { Class::Background };
-                let task = Builder::new().class(class).spawn_on(short(this.counted()), &this.handle);
+                let task =
+                    Builder::new().class(class).spawn_on(short(this.counted()), &this.handle);
                 if rng.below(4) == 0 {
                     this.handle.block_on(async {
                         yield_now_if_busy().await;
@@ -192,8 +201,13 @@ async fn short(counted: impl Send) {
 }
 
 /// Starts the load. Returns it with its tasks and its thread.
-fn start(runtime: &Runtime, seed: u64, operations: usize) -> (Load, Vec<JoinHandle<()>>, thread::JoinHandle<()>) {
-    let load = Load { handle: runtime.handle().clone(), done: Arc::default(), alive: Alive::default() };
+fn start(
+    runtime: &Runtime,
+    seed: u64,
+    operations: usize,
+) -> (Load, Vec<JoinHandle<()>>, thread::JoinHandle<()>) {
+    let load =
+        Load { handle: runtime.handle().clone(), done: Arc::default(), alive: Alive::default() };
     let (wake, wakes) = async_channel::bounded(1);
     let counted = load.counted();
     let mut tasks = vec![runtime.spawn(async move {
@@ -217,7 +231,9 @@ fn builders(workers: usize) -> [giveway::Builder; 3] {
     [
         builder(),
         builder().wide_look_interval(Duration::ZERO),
-        builder().wide_look_interval(Duration::from_secs(3600)).yield_patience(Duration::from_micros(50)),
+        builder()
+            .wide_look_interval(Duration::from_secs(3600))
+            .yield_patience(Duration::from_micros(50)),
     ]
 }
 

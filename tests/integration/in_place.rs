@@ -4,7 +4,8 @@
 use giveway::task::{self, Builder, Class};
 use giveway::{Handle, block_in_place, spawn};
 use giveway_tests::{
-    Gate, each_runtime, isolated, on_drop, on_one_worker, outside, recv, runtime, watch, with_runtimes,
+    Gate, each_runtime, isolated, on_drop, on_one_worker, outside, recv, runtime, watch,
+    with_runtimes,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -42,11 +43,18 @@ fn it_may_be_called_in_thread_hooks() {
     let calls = Arc::new(AtomicUsize::new(0));
     let hook = |calls: Arc<AtomicUsize>| move || block_in_place(|| _ = calls.fetch_add(1, SeqCst));
     let builder = giveway::Builder::new().workers(2).max_spare_workers(0);
-    let runtime =
-        builder.on_thread_start(hook(calls.clone())).on_thread_stop(hook(calls.clone())).build().expect("it starts");
+    let runtime = builder
+        .on_thread_start(hook(calls.clone()))
+        .on_thread_stop(hook(calls.clone()))
+        .build()
+        .expect("it starts");
     runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
     drop(runtime);
-    assert_eq!(calls.load(SeqCst), 6, "two workers and a blocking thread, each at its start and its end");
+    assert_eq!(
+        calls.load(SeqCst),
+        6,
+        "two workers and a blocking thread, each at its start and its end"
+    );
 }
 
 /// Destructors may block in place: in a poll, when their task is aborted, and when the runtime
@@ -215,7 +223,10 @@ fn a_panic_in_the_closure_that_the_task_catches_leaves_its_context_as_it_was() {
                     panic!("caught")
                 })
             });
-            assert_eq!((message.as_str(), task::id(), Handle::current().workers()), ("caught", id, 1));
+            assert_eq!(
+                (message.as_str(), task::id(), Handle::current().workers()),
+                ("caught", id, 1)
+            );
             spawn(async {}).await.unwrap();
             assert_eq!(task::id(), id);
         }
@@ -256,12 +267,18 @@ fn the_task_is_who_it_was_inside_and_after_with_its_core_kept_and_lost() {
 fn what_is_spawned_inside_goes_to_this_runtime_and_inherits_the_class() {
     for class in [Class::Foreground, Class::Background] {
         let _watch = watch();
-        let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).thread_name("inherits").build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(1)
+            .max_spare_workers(0)
+            .thread_name("inherits")
+            .build()
+            .unwrap();
         let child = || (task::class(), thread::current().name().unwrap().starts_with("inherits-"));
         let children = Builder::new().class(class).spawn_on(
             async move {
-                let mut children =
-                    block_in_place(|| vec![spawn(async move { child() }), giveway::spawn_blocking(child)]);
+                let mut children = block_in_place(|| {
+                    vec![spawn(async move { child() }), giveway::spawn_blocking(child)]
+                });
                 lose_core_to_foreground();
                 children.extend([spawn(async move { child() }), giveway::spawn_blocking(child)]);
                 children

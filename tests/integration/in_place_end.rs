@@ -6,7 +6,9 @@ use futures::task::Spawn;
 use giveway::task::{Builder, JoinHandle};
 use giveway::time::Duration;
 use giveway::{Runtime, block_in_place, spawn, yield_now};
-use giveway_tests::{Alive, Drops, Gate, Wakers, each_runtime, eventually, hold, isolated, recv, runtime, watch};
+use giveway_tests::{
+    Alive, Drops, Gate, Wakers, each_runtime, eventually, hold, isolated, recv, runtime, watch,
+};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -44,7 +46,8 @@ fn a_drop_waits_for_a_task_in_place_and_drops_every_task_once() {
     for lose in [false, true] {
         each_runtime(1, |runtime| {
             let (drops, wakers, gate) = (Drops::of(40), Wakers::default(), Gate::new());
-            let _waiting: Vec<_> = (0..20).map(|i| runtime.spawn(wakers.park(drops.counter(i)))).collect();
+            let _waiting: Vec<_> =
+                (0..20).map(|i| runtime.spawn(wakers.park(drops.counter(i)))).collect();
             eventually(|| wakers.len() == 20);
             let blocked = in_place(&runtime, "mule", lose, &gate);
             let _queued: Vec<_> = (20..40).map(|i| runtime.spawn(hold(drops.counter(i)))).collect();
@@ -65,13 +68,15 @@ fn a_shutdown_with_a_deadline_names_the_task_in_place_and_drops_the_rest() {
     for lose in [false, true] {
         each_runtime(1, |runtime| {
             let (alive, wakers, gate) = (Alive::default(), Wakers::default(), Gate::new());
-            let _waiting: Vec<_> = (0..10).map(|_| runtime.spawn(wakers.park(alive.clone()))).collect();
+            let _waiting: Vec<_> =
+                (0..10).map(|_| runtime.spawn(wakers.park(alive.clone()))).collect();
             eventually(|| wakers.len() == 10);
             let blocked = in_place(&runtime, "mule", lose, &gate);
             let _queued: Vec<_> = (0..10).map(|_| runtime.spawn(hold(alive.clone()))).collect();
             let workers = runtime.handle().workers();
             let report = runtime.shutdown_timeout(Duration::from_millis(50));
-            let named: Vec<_> = report.stuck_tasks().iter().filter(|task| task.id() == blocked.id()).collect();
+            let named: Vec<_> =
+                report.stuck_tasks().iter().filter(|task| task.id() == blocked.id()).collect();
             let [task] = named[..] else { panic!("the task is named once: {report}") };
             assert_eq!(task.name(), Some("mule"));
             assert!(!task.is_blocking_job());
@@ -135,7 +140,8 @@ fn a_task_that_is_in_place_again_and_again_ends_with_its_runtime() {
 fn a_task_in_the_slot_behind_a_task_in_place_is_dropped_at_shutdown() {
     each_runtime(1, |runtime| {
         let (drops, entered, gate) = (Drops::of(2), Gate::new(), Gate::new());
-        let (counters, enters, waits) = ((drops.counter(0), drops.counter(1)), entered.clone(), gate.clone());
+        let (counters, enters, waits) =
+            ((drops.counter(0), drops.counter(1)), entered.clone(), gate.clone());
         let blocked = runtime.spawn(async move {
             let (wake, woken) = async_channel::bounded::<()>(1);
             let waiting = spawn(async move {
@@ -173,7 +179,8 @@ fn a_task_woken_into_the_slot_just_before_runs_while_the_other_is_in_place() {
     each_runtime(1, |runtime| {
         for _ in 0..20 {
             let task = runtime.spawn(async {
-                let ((wake, woken), (ran, runs)) = (async_channel::bounded::<()>(1), mpsc::channel());
+                let ((wake, woken), (ran, runs)) =
+                    (async_channel::bounded::<()>(1), mpsc::channel());
                 spawn(async move {
                     woken.recv().await.unwrap();
                     ran.send(()).unwrap();

@@ -7,7 +7,8 @@ use giveway::task::Builder;
 use giveway::time::{Duration, sleep};
 use giveway::{block_in_place, block_on, spawn, spawn_blocking, yield_now};
 use giveway_tests::{
-    Drops, Gate, HANG, each_runtime, eventually, hold, isolated, on_drop, recv, rounds, runtime, watch,
+    Drops, Gate, HANG, each_runtime, eventually, hold, isolated, on_drop, recv, rounds, runtime,
+    watch,
 };
 use std::sync::mpsc;
 use std::thread;
@@ -33,7 +34,10 @@ fn a_nested_block_on_that_waits_for_a_timer_returns_while_its_runtime_is_dropped
             // so.
             match futures::executor::block_on(task) {
                 Ok(three) => assert_eq!(three, 3),
-                Err(error) => assert!(error.to_string().contains("while the runtime is being shut down"), "{error}"),
+                Err(error) => assert!(
+                    error.to_string().contains("while the runtime is being shut down"),
+                    "{error}"
+                ),
             }
         }
     });
@@ -60,7 +64,10 @@ fn a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped(
                 (0..round % 50 * 100).for_each(|_| std::hint::spin_loop());
                 drop(runtime);
                 if let Err(error) = futures::executor::block_on(task) {
-                    assert!(error.to_string().contains("while the runtime is being shut down"), "{error}");
+                    assert!(
+                        error.to_string().contains("while the runtime is being shut down"),
+                        "{error}"
+                    );
                 }
             }
         },
@@ -71,25 +78,28 @@ fn a_nested_block_on_that_waits_for_a_task_returns_while_its_runtime_is_dropped(
 /// any thread has come for the core.
 #[test]
 fn what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes() {
-    isolated("in_place_end_races::what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes", || {
-        for round in rounds(100) {
-            let _watch = watch();
-            let (runtime, entered, dropped) = (runtime(1), Gate::new(), Gate::new());
-            let (enters, drops) = (entered.clone(), dropped.clone());
-            let task = runtime.spawn(async move {
-                let queued = spawn(hold(on_drop(move || drops.open())));
-                block_in_place(|| {
-                    enters.open();
-                    dropped.wait();
+    isolated(
+        "in_place_end_races::what_is_queued_behind_a_task_in_place_is_dropped_while_the_runtime_closes",
+        || {
+            for round in rounds(100) {
+                let _watch = watch();
+                let (runtime, entered, dropped) = (runtime(1), Gate::new(), Gate::new());
+                let (enters, drops) = (entered.clone(), dropped.clone());
+                let task = runtime.spawn(async move {
+                    let queued = spawn(hold(on_drop(move || drops.open())));
+                    block_in_place(|| {
+                        enters.open();
+                        dropped.wait();
+                    });
+                    drop(queued);
                 });
-                drop(queued);
-            });
-            entered.wait();
-            (0..round * 50).for_each(|_| std::hint::spin_loop());
-            drop(runtime);
-            futures::executor::block_on(task).unwrap();
-        }
-    });
+                entered.wait();
+                (0..round * 50).for_each(|_| std::hint::spin_loop());
+                drop(runtime);
+                futures::executor::block_on(task).unwrap();
+            }
+        },
+    );
 }
 
 /// Everything at once, at most two hundred times, each time with the end at another random moment.
@@ -152,33 +162,39 @@ fn a_runtime_may_end_at_any_moment_of_a_hand_off() {
 /// or polls have lent the same core, one after the other.
 #[test]
 fn the_report_names_the_task_however_often_the_core_has_changed_hands() {
-    isolated("in_place_end_races::the_report_names_the_task_however_often_the_core_has_changed_hands", || {
-        for round in 0..60 {
-            let _watch = watch();
-            let (runtime, gate, entered) = (runtime(1), Gate::new(), Gate::new());
-            let (waits, enters) = (gate.clone(), entered.clone());
-            let blocked = Builder::new().name("mule").spawn_on(
-                async move {
-                    for _ in 0..round % 10 {
+    isolated(
+        "in_place_end_races::the_report_names_the_task_however_often_the_core_has_changed_hands",
+        || {
+            for round in 0..60 {
+                let _watch = watch();
+                let (runtime, gate, entered) = (runtime(1), Gate::new(), Gate::new());
+                let (waits, enters) = (gate.clone(), entered.clone());
+                let blocked = Builder::new().name("mule").spawn_on(
+                    async move {
+                        for _ in 0..round % 10 {
+                            lose_core();
+                            yield_now().await;
+                        }
                         lose_core();
-                        yield_now().await;
-                    }
-                    lose_core();
-                    block_in_place(|| {
-                        enters.open();
-                        waits.wait();
-                    });
-                },
-                runtime.handle(),
-            );
-            entered.wait();
-            let report = runtime.shutdown_timeout(Duration::from_millis(1));
-            assert!(report.stuck_tasks().iter().any(|task| task.id() == blocked.id()), "{report}");
-            assert!(report.to_string().contains("\"mule\""), "{report}");
-            gate.open();
-            futures::executor::block_on(blocked).unwrap();
-        }
-    });
+                        block_in_place(|| {
+                            enters.open();
+                            waits.wait();
+                        });
+                    },
+                    runtime.handle(),
+                );
+                entered.wait();
+                let report = runtime.shutdown_timeout(Duration::from_millis(1));
+                assert!(
+                    report.stuck_tasks().iter().any(|task| task.id() == blocked.id()),
+                    "{report}"
+                );
+                assert!(report.to_string().contains("\"mule\""), "{report}");
+                gate.open();
+                futures::executor::block_on(blocked).unwrap();
+            }
+        },
+    );
 }
 
 /// A single place in the program. After its first calls it is known to block for long.
@@ -191,35 +207,41 @@ fn from_one_place(gate: &Gate) {
 /// remove the entry of the thread that is away.
 #[test]
 fn a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was() {
-    isolated("in_place_end_races::a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was", || {
-        for round in rounds(100) {
-            let _watch = watch();
-            let runtime = runtime(1);
-            let (home, gate, entered) = (Gate::new(), Gate::new(), Gate::new());
-            // These jobs leave idle threads in the crew, so that one comes for the core soon.
-            let jobs: Vec<_> = (0..3).map(|_| runtime.spawn_blocking(|| ())).collect();
-            jobs.into_iter().for_each(|job| runtime.block_on(job).unwrap());
-            let (opens, waits, enters) = (home.clone(), gate.clone(), entered.clone());
-            let first = runtime.spawn(async move {
-                let second = Builder::new().name("second").spawn(async move {
-                    // The home thread is on its way to the core, and this thread is about to lend
-                    // it.
-                    opens.open();
-                    (0..round * 20).for_each(|_| std::hint::spin_loop());
-                    enters.open();
-                    from_one_place(&waits);
+    isolated(
+        "in_place_end_races::a_thread_that_comes_in_vain_for_a_core_leaves_the_report_as_it_was",
+        || {
+            for round in rounds(100) {
+                let _watch = watch();
+                let runtime = runtime(1);
+                let (home, gate, entered) = (Gate::new(), Gate::new(), Gate::new());
+                // These jobs leave idle threads in the crew, so that one comes for the core soon.
+                let jobs: Vec<_> = (0..3).map(|_| runtime.spawn_blocking(|| ())).collect();
+                jobs.into_iter().for_each(|job| runtime.block_on(job).unwrap());
+                let (opens, waits, enters) = (home.clone(), gate.clone(), entered.clone());
+                let first = runtime.spawn(async move {
+                    let second = Builder::new().name("second").spawn(async move {
+                        // The home thread is on its way to the core, and this thread is about to
+                        // lend it.
+                        opens.open();
+                        (0..round * 20).for_each(|_| std::hint::spin_loop());
+                        enters.open();
+                        from_one_place(&waits);
+                    });
+                    from_one_place(&home);
+                    (second,)
                 });
-                from_one_place(&home);
-                (second,)
-            });
-            let (second,) = runtime.block_on(first).unwrap();
-            entered.wait();
-            // These tasks run, so another thread holds the core: `second` has lost it.
-            (0..20).for_each(|_| runtime.block_on(runtime.spawn(async {})).unwrap());
-            let report = runtime.shutdown_timeout(Duration::from_millis(1));
-            assert!(report.stuck_tasks().iter().any(|task| task.id() == second.id()), "round {round}: {report}");
-            gate.open();
-            futures::executor::block_on(second).unwrap();
-        }
-    });
+                let (second,) = runtime.block_on(first).unwrap();
+                entered.wait();
+                // These tasks run, so another thread holds the core: `second` has lost it.
+                (0..20).for_each(|_| runtime.block_on(runtime.spawn(async {})).unwrap());
+                let report = runtime.shutdown_timeout(Duration::from_millis(1));
+                assert!(
+                    report.stuck_tasks().iter().any(|task| task.id() == second.id()),
+                    "round {round}: {report}"
+                );
+                gate.open();
+                futures::executor::block_on(second).unwrap();
+            }
+        },
+    );
 }

@@ -6,7 +6,9 @@ use super::io_common::{HOUR, tcp_pair, telling};
 use futures::{AsyncReadExt, AsyncWriteExt, FutureExt, join};
 use giveway::budget::{self, unconstrained};
 use giveway::time::{Duration, sleep, timeout};
-use giveway::{Handle, block_in_place, block_on, should_yield, spawn, yield_now, yield_now_if_busy};
+use giveway::{
+    Handle, block_in_place, block_on, should_yield, spawn, yield_now, yield_now_if_busy,
+};
 use giveway_tests::{Gate, Polls, on_one_worker, outside, runtime, watch, with_runtimes};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -142,7 +144,9 @@ fn sockets_made_before_inside_and_after_it_work() {
 
             lose_core();
             let (mut here, mut there) = unconstrained(tcp_pair()).await;
-            join!(async { here.read_exact(&mut byte).await.unwrap() }, async { there.write_all(b"c").await.unwrap() });
+            join!(async { here.read_exact(&mut byte).await.unwrap() }, async {
+                there.write_all(b"c").await.unwrap()
+            });
             assert_eq!(&byte, b"c");
         }
     });
@@ -189,7 +193,9 @@ fn a_background_task_that_has_lost_its_core_goes_on_on_one() {
     let task = runtime.spawn_background(polls.clone().of(async {
         let gate = Gate::new();
         let opens = gate.clone();
-        giveway::task::Builder::new().class(giveway::task::Class::Foreground).spawn(async move { opens.open() });
+        giveway::task::Builder::new()
+            .class(giveway::task::Class::Foreground)
+            .spawn(async move { opens.open() });
         block_in_place(|| gate.wait());
         budget::consume().await;
         yield_now_if_busy().await;
@@ -229,7 +235,10 @@ fn a_yield_point_polled_before_and_dropped_after_the_core_was_lost() {
             outside(|| handle.spawn(async move { opens.open() }));
             {
                 let mut polite = pin!(yield_now_if_busy());
-                assert!(futures::poll!(polite.as_mut()).is_pending(), "a task is queued, and nobody is idle");
+                assert!(
+                    futures::poll!(polite.as_mut()).is_pending(),
+                    "a task is queued, and nobody is idle"
+                );
                 block_in_place(|| gate.wait());
             }
             yield_now().await;

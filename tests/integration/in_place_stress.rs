@@ -20,8 +20,12 @@ fn spend(time: Duration) {
 }
 
 /// From nothing to what is long for a disk.
-const TIMES: [Duration; 4] =
-    [Duration::ZERO, Duration::from_micros(1), Duration::from_micros(100), Duration::from_millis(2)];
+const TIMES: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_micros(1),
+    Duration::from_micros(100),
+    Duration::from_millis(2),
+];
 
 #[test]
 fn tasks_that_block_for_mixed_times_all_finish_and_every_call_counts_once() {
@@ -77,7 +81,8 @@ fn short_calls_from_a_place_that_was_long_and_long_ones_from_one_that_was_short(
             .map(|_| {
                 runtime.spawn(async {
                     for round in 0..6 {
-                        let (time, calls) = if round % 2 == 0 { (TIMES[3], 3) } else { (TIMES[0], 40) };
+                        let (time, calls) =
+                            if round % 2 == 0 { (TIMES[3], 3) } else { (TIMES[0], 40) };
                         for _ in 0..calls {
                             from_one_place(time);
                             // A task is queued after every call, and runs before the next.

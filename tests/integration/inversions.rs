@@ -92,9 +92,12 @@ extern "C" fn hold(_signal: libc::c_int) {
 /// Returns the numbers of this process's lowered threads.
 fn lowered_threads() -> Vec<i32> {
     let threads = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
-    let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let number =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     // SAFETY: the call takes no pointer, and only returns a number.
-    let is_lowered = |&thread: &i32| unsafe { libc::getpriority(libc::PRIO_PROCESS, thread.cast_unsigned()) == 19 };
+    let is_lowered = |&thread: &i32| unsafe {
+        libc::getpriority(libc::PRIO_PROCESS, thread.cast_unsigned()) == 19
+    };
     threads.filter_map(number).filter(is_lowered).collect()
 }
 
@@ -180,7 +183,8 @@ fn the_foreground_goes_on_wherever_lowered_threads_are_stopped() {
     isolated("inversions::the_foreground_goes_on_wherever_lowered_threads_are_stopped", || {
         let _watch = watch();
         // SAFETY: `hold` has the signature of a handler, and calls only what a handler may.
-        let before = unsafe { libc::signal(libc::SIGUSR2, hold as *const () as libc::sighandler_t) };
+        let before =
+            unsafe { libc::signal(libc::SIGUSR2, hold as *const () as libc::sighandler_t) };
         assert_ne!(before, libc::SIG_ERR);
         let (runtime, stop) = (runtime(2), Arc::new(AtomicBool::new(false)));
         let _inside = runtime.enter();
@@ -241,8 +245,9 @@ fn lowered_threads_close_a_runtime_together() {
         let inside = runtime.enter();
         // These are polled on lowered threads first, so lowered threads share the lock of their
         // list.
-        let idle: Vec<_> =
-            (0..200).map(|_| Builder::new().preemptible(true).spawn(std::future::pending::<()>())).collect();
+        let idle: Vec<_> = (0..200)
+            .map(|_| Builder::new().preemptible(true).spawn(std::future::pending::<()>()))
+            .collect();
         // A runtime that closes refuses tasks. Until then this task does not run, because the
         // workers are held.
         let is_open = || !spawn(async {}).is_finished();

@@ -41,7 +41,8 @@ fn tasks_talk_over_sockets() {
     with_runtimes(|runtime| {
         runtime.block_on(async {
             let address = echo_server().await;
-            let clients: Vec<_> = (0..20).map(|_| giveway::spawn(round_trips(address, 50))).collect();
+            let clients: Vec<_> =
+                (0..20).map(|_| giveway::spawn(round_trips(address, 50))).collect();
             for client in clients {
                 client.await.unwrap();
             }
@@ -122,7 +123,11 @@ fn f5_workers_that_are_always_busy_serve_timers_and_sockets() {
                 let stop = stop.clone();
                 runtime.spawn(async move {
                     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        if n % 2 == 0 { giveway::yield_now().await } else { giveway::yield_now_if_busy().await }
+                        if n % 2 == 0 {
+                            giveway::yield_now().await
+                        } else {
+                            giveway::yield_now_if_busy().await
+                        }
                     }
                 })
             })
@@ -200,7 +205,8 @@ fn sockets_and_timers_work_under_a_foreign_executor() {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(b"x").await.unwrap();
         };
-        let server = async { listener.accept().await.unwrap().0.read_exact(&mut [0]).await.unwrap() };
+        let server =
+            async { listener.accept().await.unwrap().0.read_exact(&mut [0]).await.unwrap() };
         futures::join!(client, server);
         sleep(Duration::from_millis(1)).await;
     });

@@ -73,20 +73,23 @@ fn the_loop_of_the_pages_goes_on_after_connections_that_were_given_up() {
 
 #[test]
 fn the_loop_of_the_pages_serves_again_when_there_are_descriptors_again() {
-    isolated("io_accept::the_loop_of_the_pages_serves_again_when_there_are_descriptors_again", || {
-        let runtime = runtime(2);
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let address = listener.local_addr().unwrap();
-        let (printed, prints) = mpsc::channel();
-        runtime.spawn(accept_all(Failing { errors: Mutex::default(), listener }, printed));
-        for _ in 0..3 {
-            let (none, client) = NoDescriptors::connect(address);
-            for _ in 0..2 {
-                let error = recv(&prints);
-                assert!(error.contains("Too many open files"), "{error}");
+    isolated(
+        "io_accept::the_loop_of_the_pages_serves_again_when_there_are_descriptors_again",
+        || {
+            let runtime = runtime(2);
+            let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+            let address = listener.local_addr().unwrap();
+            let (printed, prints) = mpsc::channel();
+            runtime.spawn(accept_all(Failing { errors: Mutex::default(), listener }, printed));
+            for _ in 0..3 {
+                let (none, client) = NoDescriptors::connect(address);
+                for _ in 0..2 {
+                    let error = recv(&prints);
+                    assert!(error.contains("Too many open files"), "{error}");
+                }
+                drop(none);
+                assert_eq!(read_from(client), "welcome");
             }
-            drop(none);
-            assert_eq!(read_from(client), "welcome");
-        }
-    });
+        },
+    );
 }

@@ -32,7 +32,11 @@ pub(crate) async fn tcp_pair() -> (TcpStream, TcpStream) {
 ///
 /// (`read_to_end` fills its buffer byte by byte, and takes minutes for some megabytes without
 /// optimization.)
-pub(crate) async fn read_all_of(mut stream: impl AsyncRead + Unpin, byte: u8, most: usize) -> usize {
+pub(crate) async fn read_all_of(
+    mut stream: impl AsyncRead + Unpin,
+    byte: u8,
+    most: usize,
+) -> usize {
     let (expected, mut buffer, mut all) = (vec![byte; 1 << 16], vec![0; 1 << 16], 0);
     loop {
         match stream.read(&mut buffer).await.unwrap() {
@@ -140,7 +144,8 @@ pub(crate) struct Random(pub(crate) u64);
 impl Random {
     /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % limit
     }
 }

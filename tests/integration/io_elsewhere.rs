@@ -25,7 +25,10 @@ async fn a_bit_of_everything() {
         drop(client);
     };
     join!(client, echo(server));
-    let (one, other) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+    let (one, other) = (
+        UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+        UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+    );
     let (sent, received) = join!(one.send_to(b"x", other.local_addr().unwrap()), async {
         timeout(HANG, other.recv(&mut [0; 8])).await.unwrap()
     });
@@ -35,7 +38,10 @@ async fn a_bit_of_everything() {
         ticks.tick().await;
     }
     assert!(start.elapsed() >= Duration::from_millis(1));
-    assert!(timeout(Duration::from_millis(1), other.recv(&mut [0])).await.is_err(), "there was one datagram");
+    assert!(
+        timeout(Duration::from_millis(1), other.recv(&mut [0])).await.is_err(),
+        "there was one datagram"
+    );
 }
 
 /// Sends a message to the thread that polls, when it is woken.
@@ -75,7 +81,9 @@ fn everything_works_in_a_hand_written_loop_that_polls_when_it_is_woken() {
         let gate = Gate::new();
         let reading = scope.spawn({
             let gate = gate.clone();
-            move || poll_by_hand(telling(gate, async move { there.read(&mut [0; 8]).await.unwrap() }))
+            move || {
+                poll_by_hand(telling(gate, async move { there.read(&mut [0; 8]).await.unwrap() }))
+            }
         });
         gate.wait();
         assert_eq!(here.try_write(b"five!").unwrap(), 5);
@@ -99,7 +107,11 @@ fn everything_works_in_tasks_of_tokio_and_talks_to_its_sockets() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let _watch = watch();
     for workers in [1, 2] {
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build().unwrap();
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_all()
+            .build()
+            .unwrap();
         tokio.block_on(async {
             let tasks: Vec<_> = (0..10).map(|_| tokio::spawn(a_bit_of_everything())).collect();
             for task in tasks {
@@ -113,9 +125,11 @@ fn everything_works_in_tasks_of_tokio_and_talks_to_its_sockets() {
                     stream.write_all(&buffer).await.unwrap();
                 }
             });
-            tokio::spawn(async move { round_trips(&mut TcpStream::connect(address).await.unwrap(), 1, 50).await })
-                .await
-                .unwrap();
+            tokio::spawn(async move {
+                round_trips(&mut TcpStream::connect(address).await.unwrap(), 1, 50).await
+            })
+            .await
+            .unwrap();
             answering.await.unwrap();
             // The timers of both, one inside of the other.
             let nap = tokio::time::timeout(HANG, sleep(Duration::from_millis(1)));
@@ -142,32 +156,40 @@ fn everything_works_in_block_on_beside_tasks_and_in_one_within_another() {
 /// default runtime once that was started. What was made with the first reactor goes on after that.
 #[test]
 fn a_thread_without_runtime_is_served_before_there_is_one_and_after() {
-    isolated("io_elsewhere::a_thread_without_runtime_is_served_before_there_is_one_and_after", || {
-        let _watch = watch();
-        block_on(a_bit_of_everything());
-        let (mut client, server) = block_on(tcp_pair());
-        let mut nap = Box::pin(sleep(Duration::from_millis(100)));
-        assert!(block_on(async { poll!(nap.as_mut()) }).is_pending());
-        let ours = std::fs::read_dir("/proc/self/task").map(|threads| {
-            let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm")).unwrap();
-            threads.map(|thread| name(thread.unwrap())).collect::<String>()
-        });
-        if let Ok(names) = ours {
-            assert!(names.contains("giveway-io") && !names.contains("giveway-0"), "no runtime was started: {names}");
-        }
-        // This runtime is not the default one, and ends at once.
-        runtime(1).block_on(a_bit_of_everything());
-        thread::spawn(|| block_on(a_bit_of_everything())).join().unwrap();
-        giveway::block_on(async {
-            giveway::spawn(a_bit_of_everything()).await.unwrap();
-            let answering = giveway::spawn(echo(server));
-            round_trips(&mut client, 1, 10).await;
-            drop(client);
-            answering.await.unwrap();
-            nap.await;
-        });
-        thread::spawn(|| block_on(a_bit_of_everything())).join().unwrap();
-    });
+    isolated(
+        "io_elsewhere::a_thread_without_runtime_is_served_before_there_is_one_and_after",
+        || {
+            let _watch = watch();
+            block_on(a_bit_of_everything());
+            let (mut client, server) = block_on(tcp_pair());
+            let mut nap = Box::pin(sleep(Duration::from_millis(100)));
+            assert!(block_on(async { poll!(nap.as_mut()) }).is_pending());
+            let ours = std::fs::read_dir("/proc/self/task").map(|threads| {
+                let name = |thread: std::fs::DirEntry| {
+                    std::fs::read_to_string(thread.path().join("comm")).unwrap()
+                };
+                threads.map(|thread| name(thread.unwrap())).collect::<String>()
+            });
+            if let Ok(names) = ours {
+                assert!(
+                    names.contains("giveway-io") && !names.contains("giveway-0"),
+                    "no runtime was started: {names}"
+                );
+            }
+            // This runtime is not the default one, and ends at once.
+            runtime(1).block_on(a_bit_of_everything());
+            thread::spawn(|| block_on(a_bit_of_everything())).join().unwrap();
+            giveway::block_on(async {
+                giveway::spawn(a_bit_of_everything()).await.unwrap();
+                let answering = giveway::spawn(echo(server));
+                round_trips(&mut client, 1, 10).await;
+                drop(client);
+                answering.await.unwrap();
+                nap.await;
+            });
+            thread::spawn(|| block_on(a_bit_of_everything())).join().unwrap();
+        },
+    );
 }
 
 #[test]
@@ -208,7 +230,8 @@ fn a_future_that_has_waited_in_one_runtime_is_completed_in_another() {
                 text
             });
             let mut accept = Box::pin(async move { listener.accept().await.unwrap().1 });
-            let limit = || Box::pin(timeout(Duration::from_millis(5), std::future::pending::<()>()));
+            let limit =
+                || Box::pin(timeout(Duration::from_millis(5), std::future::pending::<()>()));
             let mut limited = limit();
             one.block_on(async {
                 assert!(poll!(read.as_mut()).is_pending() && poll!(accept.as_mut()).is_pending());
@@ -219,8 +242,10 @@ fn a_future_that_has_waited_in_one_runtime_is_completed_in_another() {
                 }
             });
             let gates = [(); 2].map(|()| Gate::new());
-            let (read, accept) =
-                (other.spawn(telling(gates[0].clone(), read)), other.spawn(telling(gates[1].clone(), accept)));
+            let (read, accept) = (
+                other.spawn(telling(gates[0].clone(), read)),
+                other.spawn(telling(gates[1].clone(), accept)),
+            );
             let limited = other.spawn(limited);
             gates.iter().for_each(Gate::wait);
             let visitor = std::net::TcpStream::connect(address).unwrap();
@@ -245,7 +270,8 @@ fn a_pipe_is_waited_for_in_both_directions_until_either_end_goes() {
             let writing = giveway::spawn(async move {
                 let (bytes, mut written) = (vec![5; BYTES], 0);
                 while written < BYTES {
-                    written += writer.write_with(|mut pipe| pipe.write(&bytes[written..])).await.unwrap();
+                    written +=
+                        writer.write_with(|mut pipe| pipe.write(&bytes[written..])).await.unwrap();
                 }
             });
             let (mut buffer, mut all) = ([0; 4096], 0);

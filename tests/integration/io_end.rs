@@ -32,7 +32,8 @@ type InFlight = Pin<Box<dyn Future<Output = ()> + Send>>;
 async fn all_that_wait(full: SocketAddr) -> Vec<InFlight> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let ((mut reads, first), (mut writes, second)) = (tcp_pair().await, tcp_pair().await);
-    let (udp, datagram) = (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UnixDatagram::unbound().unwrap());
+    let (udp, datagram) =
+        (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UnixDatagram::unbound().unwrap());
     let mut ticks = interval(HOUR);
     ticks.tick().await;
     let (echoing, mut beside) = tcp_pair().await;
@@ -53,7 +54,9 @@ async fn all_that_wait(full: SocketAddr) -> Vec<InFlight> {
         Box::pin(async { drop(timeout(HOUR, pending::<()>()).await) }),
         Box::pin(async { drop(timeout(Duration::MAX, sleep(HOUR)).await) }),
         Box::pin(async move { _ = ticks.tick().await }),
-        Box::pin(async move { futures::future::join(echo(echoing), beside.read_exact(&mut [0])).await.1.unwrap() }),
+        Box::pin(async move {
+            futures::future::join(echo(echoing), beside.read_exact(&mut [0])).await.1.unwrap()
+        }),
     ]
 }
 
@@ -61,8 +64,9 @@ async fn all_that_wait(full: SocketAddr) -> Vec<InFlight> {
 fn a_runtime_that_ends_drops_whatever_waits_once_and_does_not_hang() {
     each_runtime(1, |runtime| {
         let (full, _first) = full_listener();
-        let futures: Vec<_> =
-            (0..3).flat_map(|_| runtime.block_on(all_that_wait(full.local_addr().unwrap()))).collect();
+        let futures: Vec<_> = (0..3)
+            .flat_map(|_| runtime.block_on(all_that_wait(full.local_addr().unwrap())))
+            .collect();
         let (drops, all) = (Drops::of(futures.len()), futures.len());
         let gates: Vec<_> = (0..all).map(|_| Gate::new()).collect();
         let tasks: Vec<_> = futures
@@ -134,8 +138,11 @@ fn what_destructors_make_while_the_runtime_ends_does_not_hang() {
                     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
                     // On loopback each is ready at the first poll, or never: no thread takes turns
                     // any more.
-                    let listener = futures::executor::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-                    let stream = match pin!(TcpStream::connect(listener.local_addr().unwrap())).poll(&mut cx) {
+                    let listener =
+                        futures::executor::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+                    let stream = match pin!(TcpStream::connect(listener.local_addr().unwrap()))
+                        .poll(&mut cx)
+                    {
                         std::task::Poll::Ready(stream) => Some(stream.unwrap()),
                         std::task::Poll::Pending => None,
                     };

@@ -28,7 +28,10 @@ fn a_refused_connection_is_an_error_in_every_task() {
             let address = bound.local_addr().unwrap().as_socket().unwrap();
             let refused = move || async move {
                 for _ in 0..20 {
-                    assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+                    assert_eq!(
+                        TcpStream::connect(address).await.unwrap_err().kind(),
+                        ErrorKind::ConnectionRefused
+                    );
                 }
             };
             let tasks: Vec<_> = (0..8).map(|_| spawn(refused())).collect();
@@ -53,8 +56,9 @@ fn a_reset_wakes_who_waits_to_read_and_who_waits_to_write() {
                 reader.read_exact(&mut [0; 1000]).await.unwrap();
                 reader.read(&mut [0; 1000]).await
             }));
-            let writing =
-                runtime.spawn(telling(writes.clone(), async move { writer.write_all(&vec![1; TOO_MUCH]).await }));
+            let writing = runtime.spawn(telling(writes.clone(), async move {
+                writer.write_all(&vec![1; TOO_MUCH]).await
+            }));
             reads.wait();
             writes.wait();
             runtime.block_on(async {
@@ -71,7 +75,10 @@ fn a_reset_wakes_who_waits_to_read_and_who_waits_to_write() {
                 let read = read.map_err(|error| error.kind());
                 let wrote = wrote.map_err(|error| error.kind());
                 assert!(matches!(read, Ok(0) | Err(ErrorKind::ConnectionReset)), "{read:?}");
-                assert!(matches!(wrote, Err(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)), "{wrote:?}");
+                assert!(
+                    matches!(wrote, Err(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)),
+                    "{wrote:?}"
+                );
                 assert!([read.err(), wrote.err()].contains(&Some(ErrorKind::ConnectionReset)));
             });
         }
@@ -104,7 +111,10 @@ fn who_has_said_all_still_hears_the_answer_and_then_the_end() {
 
 /// Spawns a task that waits for a byte of `stream`. Returns its handle, and a gate that opens when
 /// it waits.
-fn waits_for_a_byte(runtime: &giveway::Runtime, stream: &Arc<TcpStream>) -> (giveway::task::JoinHandle<u8>, Gate) {
+fn waits_for_a_byte(
+    runtime: &giveway::Runtime,
+    stream: &Arc<TcpStream>,
+) -> (giveway::task::JoinHandle<u8>, Gate) {
     let (stream, gate) = (stream.clone(), Gate::new());
     let task = runtime.spawn(telling(gate.clone(), async move {
         let mut byte = [0];
@@ -149,7 +159,8 @@ fn a_socket_stays_open_for_the_tasks_that_wait_on_it_and_no_longer() {
         let waiting: Vec<_> = (0..3).map(|_| waits_for_a_byte(runtime, &client)).collect();
         waiting.iter().for_each(|(_, waits)| waits.wait());
         drop(client);
-        let [first, second, third] = waiting.into_iter().map(|(task, _)| task).collect::<Vec<_>>().try_into().unwrap();
+        let [first, second, third] =
+            waiting.into_iter().map(|(task, _)| task).collect::<Vec<_>>().try_into().unwrap();
         runtime.block_on(async {
             first.abort();
             assert!(first.await.unwrap_err().is_cancelled());
@@ -172,7 +183,11 @@ fn a_half_that_waits_is_served_when_the_other_half_is_gone() {
         waits.wait();
         drop(writer);
         runtime.block_on(async {
-            assert_eq!(server.read(&mut [0]).await.unwrap(), 0, "dropping the half that writes ends the stream");
+            assert_eq!(
+                server.read(&mut [0]).await.unwrap(),
+                0,
+                "dropping the half that writes ends the stream"
+            );
             server.write_all(b"still there").await.unwrap();
             drop(server);
             assert_eq!(reading.await.unwrap().unwrap(), "still there");
@@ -191,18 +206,23 @@ fn two_readers_and_two_writers_of_one_stream_are_all_served() {
             readers.iter().for_each(|(_, waits)| waits.wait());
             // Often there is one event for both bytes.
             assert_eq!(server.try_write(&[1]).unwrap() + server.try_write(&[1]).unwrap(), 2);
-            readers.into_iter().for_each(|(task, _)| assert_eq!(runtime.block_on(task).unwrap(), 1));
+            readers
+                .into_iter()
+                .for_each(|(task, _)| assert_eq!(runtime.block_on(task).unwrap(), 1));
         }
         let gates = [(); 4].map(|()| Gate::new());
         let write = |gate: &Gate| {
             let (stream, gate) = (client.clone(), gate.clone());
-            runtime.spawn(telling(gate, async move { (&*stream).write_all(&vec![3; TOO_MUCH / 2]).await.unwrap() }))
+            runtime.spawn(telling(gate, async move {
+                (&*stream).write_all(&vec![3; TOO_MUCH / 2]).await.unwrap()
+            }))
         };
         let read = |gate: &Gate| {
             let (stream, gate) = (client.clone(), gate.clone());
             runtime.spawn(telling(gate, async move { read_all_of(&*stream, 4, 100_000).await }))
         };
-        let (writers, readers) = ([write(&gates[0]), write(&gates[1])], [read(&gates[2]), read(&gates[3])]);
+        let (writers, readers) =
+            ([write(&gates[0]), write(&gates[1])], [read(&gates[2]), read(&gates[3])]);
         gates.iter().for_each(Gate::wait);
         runtime.block_on(async {
             (&*server).write_all(&[4; 100_000]).await.unwrap();
@@ -273,7 +293,8 @@ pub(super) fn refuse_call(number: libc::c_long, error: libc::c_int) {
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: `program` is valid for reads. It points to `steps`, which outlive the call, and has
     // their number. The kernel makes a copy.
-    let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    let result =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
@@ -282,7 +303,8 @@ pub(super) fn refuse_call(number: libc::c_long, error: libc::c_int) {
 #[cfg(target_os = "linux")]
 #[test]
 fn without_the_call_that_waits_for_nanoseconds_sockets_and_timers_work() {
-    const NAME: &str = "io_faults::without_the_call_that_waits_for_nanoseconds_sockets_and_timers_work";
+    const NAME: &str =
+        "io_faults::without_the_call_that_waits_for_nanoseconds_sockets_and_timers_work";
     for error in [libc::ENOSYS, libc::EPERM] {
         let child = in_child(NAME, &[("GIVEWAY_TEST_ERROR", &error.to_string())], || {
             let _watch = watch();
@@ -335,7 +357,10 @@ fn without_descriptors_accept_fails_and_goes_on_when_there_is_one() {
                 assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
                 let others = runtime.spawn(async move {
                     sleep(Duration::from_micros(100)).await;
-                    (TcpStream::connect(address).await.unwrap_err(), TcpListener::bind(address).await.unwrap_err())
+                    (
+                        TcpStream::connect(address).await.unwrap_err(),
+                        TcpListener::bind(address).await.unwrap_err(),
+                    )
                 });
                 let (connect, bind) = runtime.block_on(others).unwrap();
                 assert_eq!([connect.raw_os_error(), bind.raw_os_error()], [Some(libc::EMFILE); 2]);

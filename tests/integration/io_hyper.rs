@@ -21,14 +21,21 @@ const LARGE: usize = 3 << 20;
 
 /// Sends the body back, with the path in front of it.
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    assert!(tokio::runtime::Handle::try_current().is_err(), "nobody has started a runtime of tokio's");
+    assert!(
+        tokio::runtime::Handle::try_current().is_err(),
+        "nobody has started a runtime of tokio's"
+    );
     let mut answer = request.uri().path().as_bytes().to_vec();
     answer.extend(request.into_body().collect().await.unwrap().to_bytes());
     Ok(Response::new(answer.into()))
 }
 
 fn request(path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
-    Request::builder().uri(format!("http://here{path}")).header("host", "here").body(Full::new(body.into())).unwrap()
+    Request::builder()
+        .uri(format!("http://here{path}"))
+        .header("host", "here")
+        .body(Full::new(body.into()))
+        .unwrap()
 }
 
 async fn body_of(response: Response<Incoming>) -> Bytes {
@@ -38,8 +45,9 @@ async fn body_of(response: Response<Incoming>) -> Bytes {
 
 /// Runs a server and a client of HTTP/1 over these two ends.
 async fn talk_http1<S: rt::Read + rt::Write + Send + Unpin + 'static>(here: S, there: S) {
-    let serving =
-        giveway::spawn(server::conn::http1::Builder::new().timer(Timer).serve_connection(there, service_fn(echo)));
+    let serving = giveway::spawn(
+        server::conn::http1::Builder::new().timer(Timer).serve_connection(there, service_fn(echo)),
+    );
     let (mut sender, connection) = client::conn::http1::handshake(here).await.unwrap();
     let client = giveway::spawn(connection);
     for n in 0..20 {
@@ -71,8 +79,10 @@ fn http1_works_over_tcp_and_over_unix_sockets() {
 /// Serves one HTTP/2 connection on loopback, spawning with `executor`. Returns the client's end.
 async fn serve_http2<E>(executor: E) -> TcpStream
 where
-    E: rt::bounds::Http2ServerConnExec<<ServiceFn as hyper::service::Service<Request<Incoming>>>::Future, Full<Bytes>>
-        + Clone
+    E: rt::bounds::Http2ServerConnExec<
+            <ServiceFn as hyper::service::Service<Request<Incoming>>>::Future,
+            Full<Bytes>,
+        > + Clone
         + Send
         + Unpin
         + 'static,
@@ -81,7 +91,9 @@ where
     let address = listener.local_addr().unwrap();
     giveway::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let connection = server::conn::http2::Builder::new(executor).timer(Timer).serve_connection(stream, ServiceFn);
+        let connection = server::conn::http2::Builder::new(executor)
+            .timer(Timer)
+            .serve_connection(stream, ServiceFn);
         let _ = connection.await;
     });
     TcpStream::connect(address).await.unwrap()
@@ -106,12 +118,16 @@ fn http2_spawns_its_tasks_here() {
     with_runtimes(|runtime| {
         runtime.block_on(async {
             let stream = serve_http2(Executor).await;
-            let (sender, connection) = client::conn::http2::handshake(Executor, stream).await.unwrap();
+            let (sender, connection) =
+                client::conn::http2::handshake(Executor, stream).await.unwrap();
             let client = giveway::spawn(connection);
             let requests = (0..50).map(|n| {
                 let mut sender = sender.clone();
                 giveway::spawn(async move {
-                    let answer = sender.send_request(request(&format!("/{n}"), vec![b'x'; n * 1_000])).await.unwrap();
+                    let answer = sender
+                        .send_request(request(&format!("/{n}"), vec![b'x'; n * 1_000]))
+                        .await
+                        .unwrap();
                     let answer = body_of(answer).await;
                     assert_eq!(answer.len(), format!("/{n}").len() + n * 1_000);
                 })
@@ -139,7 +155,10 @@ fn a_handle_is_an_executor_of_its_runtime() {
         let (mut sender, connection) =
             client::conn::http2::handshake(elsewhere.handle().clone(), stream).await.unwrap();
         elsewhere.spawn(connection);
-        assert_eq!(body_of(sender.send_request(request("/", "hello")).await.unwrap()).await, "/hello");
+        assert_eq!(
+            body_of(sender.send_request(request("/", "hello")).await.unwrap()).await,
+            "/hello"
+        );
     });
 }
 
@@ -206,8 +225,13 @@ fn a_runtime_that_is_dropped_drops_connections_and_requests() {
     });
     runtime.block_on(async {
         let (here, there) = tcp_pair().await;
-        giveway::spawn(server::conn::http2::Builder::new(Executor).timer(Timer).serve_connection(there, service));
-        let (mut sender, connection) = client::conn::http2::handshake(Executor, here).await.unwrap();
+        giveway::spawn(
+            server::conn::http2::Builder::new(Executor)
+                .timer(Timer)
+                .serve_connection(there, service),
+        );
+        let (mut sender, connection) =
+            client::conn::http2::handshake(Executor, here).await.unwrap();
         giveway::spawn(connection);
         giveway::spawn(async move {
             let _held = held;

@@ -12,7 +12,10 @@ use std::pin::pin;
 
 /// Asserts that a socket to which nothing was sent becomes readable when `send` is called, and not
 /// before.
-async fn assert_readable_after<R: Future<Output = io::Result<()>>, W: Future<Output = io::Result<()>>>(
+async fn assert_readable_after<
+    R: Future<Output = io::Result<()>>,
+    W: Future<Output = io::Result<()>>,
+>(
     readable: impl Fn() -> R,
     writable: impl Fn() -> W,
     send: impl FnOnce(),
@@ -40,9 +43,15 @@ fn a_tcp_stream_is_not_readable_before_something_came() {
     with_runtimes(|runtime| {
         runtime.block_on(async {
             let (client, server) = tcp_pair().await;
-            assert_stream_readable_after(&client, || assert_eq!(server.try_write(b"x").unwrap(), 1)).await;
+            assert_stream_readable_after(&client, || {
+                assert_eq!(server.try_write(b"x").unwrap(), 1)
+            })
+            .await;
             let (client, server) = tcp_pair().await;
-            assert_stream_readable_after(&server, || assert_eq!(client.try_write(b"x").unwrap(), 1)).await;
+            assert_stream_readable_after(&server, || {
+                assert_eq!(client.try_write(b"x").unwrap(), 1)
+            })
+            .await;
 
             let (client, server) = tcp_pair().await;
             let [client, server] = [client, server].map(|stream| stream.into_std().unwrap());
@@ -52,7 +61,8 @@ fn a_tcp_stream_is_not_readable_before_something_came() {
             let (client, server) = tcp_pair().await;
             let ready = || poll_fn(|cx| client.poll_read_ready(cx));
             let room = || poll_fn(|cx| client.poll_write_ready(cx));
-            assert_readable_after(ready, room, || assert_eq!(server.try_write(b"x").unwrap(), 1)).await;
+            assert_readable_after(ready, room, || assert_eq!(server.try_write(b"x").unwrap(), 1))
+                .await;
         });
     });
 }
@@ -82,7 +92,8 @@ fn a_unix_stream_is_not_readable_before_something_came() {
             let send = || assert_eq!(there.try_write(b"x").unwrap(), 1);
             assert_readable_after(|| here.readable(), || here.writable(), send).await;
 
-            let path = std::env::temp_dir().join(format!("giveway-readiness-{}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("giveway-readiness-{}", std::process::id()));
             let _left = std::fs::remove_file(&path);
             let listener = UnixListener::bind(&path).unwrap();
             let there = UnixStream::connect(&path).await.unwrap();
@@ -106,14 +117,18 @@ fn a_datagram_socket_is_not_readable_before_something_came() {
             let ready = || poll_fn(|cx| there.poll_recv_ready(cx));
             let room = || poll_fn(|cx| there.poll_send_ready(cx));
             let address = there.local_addr().unwrap();
-            assert_readable_after(ready, room, || assert_eq!(here.try_send_to(b"x", address).unwrap(), 1)).await;
+            assert_readable_after(ready, room, || {
+                assert_eq!(here.try_send_to(b"x", address).unwrap(), 1)
+            })
+            .await;
 
             let (here, there) = UnixDatagram::pair().unwrap();
             let send = || assert_eq!(there.try_send(b"x").unwrap(), 1);
             assert_readable_after(|| here.readable(), || here.writable(), send).await;
             let ready = || poll_fn(|cx| there.poll_recv_ready(cx));
             let room = || poll_fn(|cx| there.poll_send_ready(cx));
-            assert_readable_after(ready, room, || assert_eq!(here.try_send(b"x").unwrap(), 1)).await;
+            assert_readable_after(ready, room, || assert_eq!(here.try_send(b"x").unwrap(), 1))
+                .await;
         });
     });
 }
@@ -126,7 +141,8 @@ fn what_came_before_a_socket_was_registered_makes_it_readable() {
         runtime.block_on(async {
             for byte in [true, false] {
                 let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-                let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let mut client =
+                    std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
                 let (server, _) = listener.accept().unwrap();
                 if byte {
                     client.write_all(b"x").unwrap();
@@ -173,14 +189,16 @@ fn a_peer_that_is_silent_has_not_hung_up() {
 #[test]
 fn the_first_operation_of_a_socket_does_not_wait_for_a_report() {
     on_one_worker(async {
-        let path = std::env::temp_dir().join(format!("giveway-first-operation-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("giveway-first-operation-{}", std::process::id()));
         let _left = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).unwrap();
         let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         client.write_all(b"request").unwrap();
         // The only worker is in this poll.
-        let (mut server, _) = listener.accept().now_or_never().expect("a connection waits").unwrap();
+        let (mut server, _) =
+            listener.accept().now_or_never().expect("a connection waits").unwrap();
         assert_eq!(server.read(&mut [0; 8]).now_or_never().expect("a request waits").unwrap(), 7);
         assert_eq!(server.write(b"answer").now_or_never().expect("there is room").unwrap(), 6);
     });

@@ -50,7 +50,8 @@ fn ten_thousand_connections_echo_at_once_and_leave_no_descriptor() {
             // A listener has room for at most this many connections that it has not accepted yet.
             let connecting = Arc::new(tokio::sync::Semaphore::new(100));
             let client = |name| {
-                let (all_open, connecting, open) = (all_open.clone(), connecting.clone(), open.clone());
+                let (all_open, connecting, open) =
+                    (all_open.clone(), connecting.clone(), open.clone());
                 async move {
                     let turn = connecting.acquire().await.unwrap();
                     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -62,14 +63,21 @@ fn ten_thousand_connections_echo_at_once_and_leave_no_descriptor() {
                     }
                     all_open.wait().await;
                     stream.close().await.unwrap();
-                    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "and nothing but what was sent");
+                    assert_eq!(
+                        stream.read(&mut [0]).await.unwrap(),
+                        0,
+                        "and nothing but what was sent"
+                    );
                 }
             };
             let clients: Vec<_> = (0..connections).map(|name| spawn(client(name))).collect();
             for client in clients {
                 client.await.unwrap();
             }
-            assert!(open.load(SeqCst) >= before + 2 * connections, "they were not all open at once");
+            assert!(
+                open.load(SeqCst) >= before + 2 * connections,
+                "they were not all open at once"
+            );
         });
         runtime.block_on(all).unwrap();
         // The listener is still there.
@@ -115,7 +123,8 @@ where
         let _watch = watch();
         let runtime = runtime(workers);
         let operations = Arc::new(AtomicUsize::new(0));
-        let greedy: Vec<_> = (0..tasks).map(|_| runtime.spawn(greedy(operations.clone()))).collect();
+        let greedy: Vec<_> =
+            (0..tasks).map(|_| runtime.spawn(greedy(operations.clone()))).collect();
         eventually(|| operations.load(SeqCst) > 1_000);
         runtime.block_on(runtime.spawn(neighbours())).unwrap();
         let after = operations.load(SeqCst);
@@ -262,7 +271,10 @@ fn timers_and_sockets_go_on_while_a_task_blocks_its_worker_again_and_again() {
             thread::sleep(Duration::from_millis(200));
             let after = look();
             let least = before.iter().zip(&after).map(|(before, after)| after - before).min();
-            assert!(least >= Some(3), "timers or sockets stood still: from {before:?} to {after:?}");
+            assert!(
+                least >= Some(3),
+                "timers or sockets stood still: from {before:?} to {after:?}"
+            );
             yield_now().await;
         }
     });

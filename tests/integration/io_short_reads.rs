@@ -69,7 +69,11 @@ fn send_with_descriptor(socket: RawFd, bytes: &[u8], descriptor: RawFd) {
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     // SAFETY: the call only computes a length.
     let length = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) } as _;
-    let rights = libc::cmsghdr { cmsg_len: length, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
+    let rights = libc::cmsghdr {
+        cmsg_len: length,
+        cmsg_level: libc::SOL_SOCKET,
+        cmsg_type: libc::SCM_RIGHTS,
+    };
     // SAFETY: `header` points into `control`, which has room for a header, is aligned for one, and
     // is not borrowed.
     unsafe { header.write(rights) };

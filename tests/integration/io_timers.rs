@@ -94,7 +94,11 @@ fn only_the_waker_of_the_last_poll_is_woken() {
 fn no_time_is_over_at_once_and_all_time_never() {
     with_runtimes(|runtime| {
         let times = runtime.spawn(async {
-            let mut never = [sleep(Duration::MAX), sleep(HOUR * 24 * 365 * 1000), sleep_until(Instant::now() + HOUR)];
+            let mut never = [
+                sleep(Duration::MAX),
+                sleep(HOUR * 24 * 365 * 1000),
+                sleep_until(Instant::now() + HOUR),
+            ];
             for nap in &mut never {
                 assert!(futures::poll!(nap).is_pending());
             }
@@ -137,7 +141,11 @@ fn an_interval_after_a_stall_does_as_it_was_told() {
                     yield_now().await;
                 }
                 let late = Instant::now();
-                assert_eq!(ticks.tick().await, start + period, "{missed:?}: the one that was due first comes at once");
+                assert_eq!(
+                    ticks.tick().await,
+                    start + period,
+                    "{missed:?}: the one that was due first comes at once"
+                );
                 let next = ticks.tick().await;
                 match missed {
                     Burst => assert_eq!(next, start + 2 * period),
@@ -174,8 +182,16 @@ fn an_interval_whose_tick_was_taken_late_does_as_it_was_told() {
                 let next = ticks.tick().await;
                 match missed {
                     Burst => assert_eq!(next, start + period),
-                    Delay => assert!(next >= late + period, "a period after the late one: {:?}", next - late),
-                    Skip => assert_eq!((next - start).as_nanos() % period.as_nanos(), 0, "at one of the old times"),
+                    Delay => assert!(
+                        next >= late + period,
+                        "a period after the late one: {:?}",
+                        next - late
+                    ),
+                    Skip => assert_eq!(
+                        (next - start).as_nanos() % period.as_nanos(),
+                        0,
+                        "at one of the old times"
+                    ),
                 }
             }
         });
@@ -221,7 +237,9 @@ fn wakers_may_make_and_drop_timers_when_they_are_woken_and_dropped() {
         for round in 0..100 {
             // The waker owns other timers: one due at the same time, one far away, one whose waker
             // meddles too.
-            let meddler = |drops| Waker::from(Arc::new(Meddler { drops: Mutex::new(drops), woken: woken.clone() }));
+            let meddler = |drops| {
+                Waker::from(Arc::new(Meddler { drops: Mutex::new(drops), woken: woken.clone() }))
+            };
             let deadline = Instant::now() + Duration::from_micros(100 * (round % 5));
             let mut others = [sleep_until(deadline), sleep(HOUR), sleep(HOUR)];
             _ = poll_with(&mut others[0], Waker::noop());

@@ -114,7 +114,8 @@ fn a_reset_by_another_task_moves_the_time_of_who_waits() {
     with_runtimes(|runtime| {
         moved_while_waiting(runtime, HOUR, Duration::from_millis(5));
         // The time may be over before the other task comes, but not in every attempt.
-        let put_off = |_| moved_while_waiting(runtime, Duration::from_millis(5), Duration::from_millis(20));
+        let put_off =
+            |_| moved_while_waiting(runtime, Duration::from_millis(5), Duration::from_millis(20));
         assert!((0..1_000).any(put_off), "it is always over before it is moved");
     });
 }
@@ -144,7 +145,10 @@ fn moved_while_waiting(runtime: &Runtime, first: Duration, then: Duration) -> bo
 #[test]
 fn a_sleep_that_is_reset_and_polled_again_fires_once_at_the_new_time() {
     with_runtimes(|runtime| {
-        for (first, then) in [(HOUR, Duration::from_millis(5)), (Duration::from_millis(1), Duration::from_millis(20))] {
+        for (first, then) in [
+            (HOUR, Duration::from_millis(5)),
+            (Duration::from_millis(1), Duration::from_millis(20)),
+        ] {
             let (mut nap, old) = waiting_in(runtime, first);
             let deadline = Instant::now() + then;
             Pin::new(&mut nap).reset(deadline);

@@ -66,19 +66,30 @@ struct Timers {
 impl Timers {
     fn new(seed: usize) -> Self {
         let random = Random(seed as u64);
-        Self { random, pending: Vec::new(), never: Vec::new(), perhaps: Vec::new(), fired: Vec::new() }
+        Self {
+            random,
+            pending: Vec::new(),
+            never: Vec::new(),
+            perhaps: Vec::new(),
+            fired: Vec::new(),
+        }
     }
 
     /// Makes a timer. One in eight is due within 20 ms, the others in an hour, in no order.
     fn make(&mut self) {
         let near = self.random.below(8) == 0;
         let nanos = self.random.below(20_000_000) as u64;
-        let deadline = Instant::now() + Duration::from_nanos(if near { nanos } else { 3_600_000_000_000 + nanos });
-        let waiter = Arc::new(Waiter { deadline, woken: AtomicU32::new(0), early: AtomicBool::new(false) });
+        let deadline = Instant::now()
+            + Duration::from_nanos(if near { nanos } else { 3_600_000_000_000 + nanos });
+        let waiter =
+            Arc::new(Waiter { deadline, woken: AtomicU32::new(0), early: AtomicBool::new(false) });
         let mut sleep = sleep_until(deadline);
         let waker = Waker::from(waiter.clone());
         // Without the budget of the calling task: a spent budget would wake `waker` as well.
-        if Pin::new(&mut unconstrained(&mut sleep)).poll(&mut Context::from_waker(&waker)).is_pending() {
+        if Pin::new(&mut unconstrained(&mut sleep))
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+        {
             self.pending.push((sleep, waiter));
         } else {
             assert!(Instant::now() >= deadline, "ready before the time had come");
@@ -95,7 +106,8 @@ impl Timers {
             return;
         }
         drop(sleep);
-        if Instant::now() < waiter.deadline { &mut self.never } else { &mut self.perhaps }.push(waiter);
+        if Instant::now() < waiter.deadline { &mut self.never } else { &mut self.perhaps }
+            .push(waiter);
     }
 
     /// Makes some steps of the second half: ends timers in no order, and makes one more for every
@@ -116,7 +128,10 @@ impl Timers {
         self.fired.iter().for_each(|waiter| waiter.assert_woken(1..=1));
         let all = self.never.len() + self.perhaps.len() + self.fired.len();
         // Timers that were due before their first poll are in no list.
-        assert!(all >= TIMERS / (3 * MAKERS) && !self.fired.is_empty() && !self.never.is_empty(), "{all}");
+        assert!(
+            all >= TIMERS / (3 * MAKERS) && !self.fired.is_empty() && !self.never.is_empty(),
+            "{all}"
+        );
     }
 }
 
@@ -129,7 +144,8 @@ fn resident() -> usize {
         libc::malloc_trim(0)
     };
     let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
-    let pages: usize = statm.split(' ').nth(1).and_then(|field| field.parse().ok()).expect("the second field");
+    let pages: usize =
+        statm.split(' ').nth(1).and_then(|field| field.parse().ok()).expect("the second field");
     pages * 4096
 }
 
@@ -200,10 +216,17 @@ fn a_million_timers_each_fire_once_or_never() {
         let grown = resident().saturating_sub(after_first);
         // A timer that was left behind, with its waker, would take a hundred bytes. The makers run
         // in other places in each round, so each place has room for another number of timers.
-        assert!(grown < (32 << 20) + 2 * TIMERS * 16, "grown by {grown} bytes over {} timers", 2 * TIMERS);
+        assert!(
+            grown < (32 << 20) + 2 * TIMERS * 16,
+            "grown by {grown} bytes over {} timers",
+            2 * TIMERS
+        );
         drop(runtime);
         let left = resident().saturating_sub(before);
-        println!("grown by {grown} bytes over {} timers, and {left} bytes are left of all", 2 * TIMERS);
+        println!(
+            "grown by {grown} bytes over {} timers, and {left} bytes are left of all",
+            2 * TIMERS
+        );
         assert!(left < (16 << 20) + TIMERS * 48, "{left} bytes are left when the runtime is gone");
     });
     if let Some(child) = child {

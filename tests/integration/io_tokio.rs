@@ -11,7 +11,10 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf, copy, join};
+use tokio::io::{
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf, copy,
+    join,
+};
 use tokio_util::codec::{Framed, LengthDelimitedCodec, LinesCodec};
 
 #[test]
@@ -34,8 +37,11 @@ fn everything_that_reads_or_writes_has_tokios_traits() {
 }
 
 /// Sends a text there and back, through halves of each kind.
-async fn round_trip<A, B>(mut here: impl AsyncRead + AsyncWrite + Unpin, mut reader: A, mut writer: B)
-where
+async fn round_trip<A, B>(
+    mut here: impl AsyncRead + AsyncWrite + Unpin,
+    mut reader: A,
+    mut writer: B,
+) where
     A: AsyncRead + Unpin + Send + 'static,
     B: AsyncWrite + Unpin + Send + 'static,
 {
@@ -112,7 +118,10 @@ fn lines_and_codecs_work() {
             let (here, there) = UnixStream::pair().unwrap();
             let mut here = Framed::new(here, LinesCodec::new());
             here.send("hello").await.unwrap();
-            assert_eq!(Framed::new(there, LinesCodec::new()).next().await.unwrap().unwrap(), "hello");
+            assert_eq!(
+                Framed::new(there, LinesCodec::new()).next().await.unwrap().unwrap(),
+                "hello"
+            );
         });
     });
 }
@@ -156,7 +165,11 @@ fn a_read_goes_behind_what_is_there_and_says_what_it_has_written() {
         buf.put_slice(b"it is ");
 
         assert!(poll_read(&here, &mut buf).is_pending());
-        assert_eq!((buf.filled(), buf.initialized().len()), (&b"it is "[..], 6), "nothing came, nothing is touched");
+        assert_eq!(
+            (buf.filled(), buf.initialized().len()),
+            (&b"it is "[..], 6),
+            "nothing came, nothing is touched"
+        );
 
         there.write_all(b"bread").await.unwrap();
         read(&here, &mut buf).await.unwrap();

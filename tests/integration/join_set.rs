@@ -10,7 +10,8 @@ fn tasks_are_joined_in_the_order_in_which_they_finish() {
     with_runtimes(|runtime| {
         let order = runtime.block_on(async {
             let mut set = JoinSet::new();
-            let (senders, receivers): (Vec<_>, Vec<_>) = (0..5).map(|_| async_channel::bounded::<()>(1)).unzip();
+            let (senders, receivers): (Vec<_>, Vec<_>) =
+                (0..5).map(|_| async_channel::bounded::<()>(1)).unzip();
             for (i, receiver) in receivers.into_iter().enumerate() {
                 set.spawn(async move {
                     receiver.recv().await.unwrap();
@@ -55,7 +56,9 @@ fn join_all_passes_a_panic_on_and_aborts_the_rest() {
 
         let mut set = JoinSet::<()>::new();
         set.spawn_on(hold(()), runtime.handle()).abort();
-        assert!(panic_of(|| runtime.block_on(set.join_all())).contains("met a task that was aborted"));
+        assert!(
+            panic_of(|| runtime.block_on(set.join_all())).contains("met a task that was aborted")
+        );
     });
 }
 
@@ -150,8 +153,9 @@ fn an_iterator_that_panics_half_way_aborts_what_it_spawned_and_leaves_the_runtim
         });
         assert!(runtime.block_on(task).unwrap_err().is_panic());
         eventually(|| Arc::strong_count(&alive) == 1);
-        let set =
-            runtime.block_on(async { (0..10).map(|i| async move { i }).collect::<JoinSet<i32>>().join_all().await });
+        let set = runtime.block_on(async {
+            (0..10).map(|i| async move { i }).collect::<JoinSet<i32>>().join_all().await
+        });
         assert_eq!(set.len(), 10);
     });
 }

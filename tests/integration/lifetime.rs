@@ -10,7 +10,8 @@ fn a_task_that_nobody_can_wake_any_more_is_dropped_with_its_runtime_and_not_befo
     let alive = Arc::new(());
     with_runtimes(|runtime| {
         for _ in 0..100 {
-            let (alive, (polled, was_polled)) = (alive.clone(), futures::channel::oneshot::channel());
+            let (alive, (polled, was_polled)) =
+                (alive.clone(), futures::channel::oneshot::channel());
             runtime.spawn(async move {
                 polled.send(()).unwrap();
                 std::future::pending::<()>().await;

@@ -17,7 +17,12 @@ fn with_reports(test: impl Fn(&Runtime, &Receiver<LongPoll>)) {
         let _watch = watch();
         let (report, reports) = mpsc::channel();
         let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
-        let runtime = giveway::Builder::new().workers(workers).max_spare_workers(0).on_long_poll(hook).build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(workers)
+            .max_spare_workers(0)
+            .on_long_poll(hook)
+            .build()
+            .unwrap();
         test(&runtime, &reports);
     }
 }
@@ -26,7 +31,11 @@ fn with_reports(test: impl Fn(&Runtime, &Receiver<LongPoll>)) {
 /// late for the first. Returns the report; the tasks, any of which it may be about, since a report
 /// may be late too; and how long they took at most.
 #[track_caller]
-fn reported<T>(runtime: &Runtime, reports: &Receiver<T>, spawn: impl Fn() -> JoinHandle<()>) -> (T, Vec<Id>, Duration) {
+fn reported<T>(
+    runtime: &Runtime,
+    reports: &Receiver<T>,
+    spawn: impl Fn() -> JoinHandle<()>,
+) -> (T, Vec<Id>, Duration) {
     let (start, mut tasks) = (Instant::now(), Vec::new());
     let reported = Patience::new().keep_trying(|_| {
         let task = spawn();
@@ -60,7 +69,10 @@ fn a_long_poll_is_reported_with_name_place_and_length() {
         // The monitor knows the beginning to within one of its looks, which may be late on a busy
         // machine.
         assert!(poll.length() <= most && poll.length() >= Duration::from_millis(10), "{poll}");
-        assert!(poll.to_string().contains("\"mule\"") && poll.to_string().contains(" ms on worker "), "{poll}");
+        assert!(
+            poll.to_string().contains("\"mule\"") && poll.to_string().contains(" ms on worker "),
+            "{poll}"
+        );
     });
 }
 
@@ -71,7 +83,9 @@ fn many_of_one_cause_are_reported_once() {
         let number = AtomicUsize::new(0);
         let mule = || {
             let name = format!("mule {}", number.fetch_add(1, Relaxed));
-            Builder::new().name(name).spawn_on(async { thread::sleep(Duration::from_millis(60)) }, runtime.handle())
+            Builder::new()
+                .name(name)
+                .spawn_on(async { thread::sleep(Duration::from_millis(60)) }, runtime.handle())
         };
         let (first, ..) = reported(runtime, reports, mule);
         assert!(first.name().unwrap().starts_with("mule "));
@@ -95,7 +109,10 @@ fn a_polite_loop_is_no_long_poll() {
             }
         });
         runtime.block_on(polite).unwrap();
-        assert_eq!(reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.to_string()), None);
+        assert_eq!(
+            reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.to_string()),
+            None
+        );
     });
 }
 
@@ -112,7 +129,10 @@ fn one_that_does_not_return_is_reported_all_the_same_and_once() {
         assert!(!poll.has_ended());
         gate.open();
         runtime.block_on(stuck).unwrap();
-        assert_eq!(reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.id()), None);
+        assert_eq!(
+            reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.id()),
+            None
+        );
     });
 }
 
@@ -136,7 +156,10 @@ fn a_loop_over_a_channel_that_is_never_empty_is_named_in_the_report() {
         over.store(true, Relaxed);
         runtime.block_on(hangs).unwrap();
         assert!(!poll.has_ended());
-        assert!(poll.to_string().contains("a loop over a channel or stream that is always ready"), "{poll}");
+        assert!(
+            poll.to_string().contains("a loop over a channel or stream that is always ready"),
+            "{poll}"
+        );
     });
 }
 
@@ -176,7 +199,10 @@ fn blocking_in_place_is_no_long_poll() {
             }
         });
         runtime.block_on(task).unwrap();
-        assert_eq!(reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.to_string()), None);
+        assert_eq!(
+            reports.recv_timeout(Duration::from_millis(50)).ok().map(|poll| poll.to_string()),
+            None
+        );
     });
 }
 
@@ -185,9 +211,15 @@ fn with_a_higher_threshold_shorter_ones_are_not_reported() {
     for threshold in [Duration::from_secs(10), Duration::MAX] {
         let _watch = watch();
         let (report, reports) = mpsc::channel();
-        let builder = giveway::Builder::new().workers(2).max_spare_workers(0).long_poll_threshold(threshold);
-        let runtime = builder.on_long_poll(move |poll| report.send(poll.to_string()).unwrap()).build().unwrap();
-        runtime.block_on(runtime.spawn(async { thread::sleep(Duration::from_millis(50)) })).unwrap();
+        let builder =
+            giveway::Builder::new().workers(2).max_spare_workers(0).long_poll_threshold(threshold);
+        let runtime = builder
+            .on_long_poll(move |poll| report.send(poll.to_string()).unwrap())
+            .build()
+            .unwrap();
+        runtime
+            .block_on(runtime.spawn(async { thread::sleep(Duration::from_millis(50)) }))
+            .unwrap();
         assert!(reports.recv_timeout(Duration::from_millis(50)).is_err());
     }
 }
@@ -200,10 +232,15 @@ fn a_hook_that_panics_is_contained() {
         called.send(()).unwrap();
         panic!("in the hook");
     };
-    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
-    reported(&runtime, &calls, || runtime.spawn(async { thread::sleep(Duration::from_millis(50)) }));
+    let runtime =
+        giveway::Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
+    reported(&runtime, &calls, || {
+        runtime.spawn(async { thread::sleep(Duration::from_millis(50)) })
+    });
     // The monitor goes on.
-    reported(&runtime, &calls, || runtime.spawn(async { thread::sleep(Duration::from_millis(50)) }));
+    reported(&runtime, &calls, || {
+        runtime.spawn(async { thread::sleep(Duration::from_millis(50)) })
+    });
 }
 
 /// The budget of operations is bounded by time, too: the task gives way after far fewer than 128
@@ -283,7 +320,12 @@ fn a_poll_that_is_going_on_when_its_runtime_is_dropped_is_not_called_over() {
     let reported = Patience::new().keep_trying(|_| {
         let (report, reports) = mpsc::channel();
         let hook = move |poll: &LongPoll| report.send(poll.clone()).unwrap();
-        let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(1)
+            .max_spare_workers(0)
+            .on_long_poll(hook)
+            .build()
+            .unwrap();
         let (gate, begun) = (Gate::new(), Gate::new());
         let (waits, begins) = (gate.clone(), begun.clone());
         runtime.spawn(async move {

@@ -18,7 +18,8 @@ fn blocking_jobs_that_fill_their_pool_delay_no_look_up() {
     let (runtime, gate) = (limited(2, 2), Gate::new());
     let busy = [(); 2].map(|()| occupy_thread(runtime.handle(), &gate));
     let waiting = runtime.spawn_blocking(|| ());
-    let looked_up = runtime.spawn(async { lookup_host("localhost:7").await.unwrap().all(|addr| addr.port() == 7) });
+    let looked_up = runtime
+        .spawn(async { lookup_host("localhost:7").await.unwrap().all(|addr| addr.port() == 7) });
     assert!(runtime.block_on(looked_up).unwrap());
     runtime.block_on(runtime.spawn(connect_by_name())).unwrap();
     runtime.block_on(connect_by_name());
@@ -81,7 +82,8 @@ fn a_look_up_for_which_the_os_refuses_a_thread_says_so() {
         // A thread that is just starting would be refused its memory, and end the process.
         giveway_tests::eventually(super::fork::others_rest);
         refuse_threads(true);
-        let refused: Vec<_> = (0..20).map(|_| runtime.block_on(lookup_host("localhost:7")).map(drop)).collect();
+        let refused: Vec<_> =
+            (0..20).map(|_| runtime.block_on(lookup_host("localhost:7")).map(drop)).collect();
         refuse_threads(false);
         for refused in refused {
             let error = refused.unwrap_err().to_string();

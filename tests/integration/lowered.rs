@@ -7,7 +7,8 @@ use giveway::metrics::TaskState;
 use giveway::task::{Builder, Class, JoinHandle};
 use giveway::{Runtime, spawn, yield_now, yield_now_if_busy};
 use giveway_tests::{
-    Drops, Endless, Gate, Wakers, eventually, hold, in_child, panic_of, rounds, runtime, watch, with_runtimes,
+    Drops, Endless, Gate, Wakers, eventually, hold, in_child, panic_of, rounds, runtime, watch,
+    with_runtimes,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -21,7 +22,12 @@ fn preemptible() -> Builder {
 /// Starts `tasks` tasks with endless polls. Returns when polls have begun on as many lowered
 /// threads as there are at first.
 fn endless(runtime: &Runtime, tasks: usize) -> Endless {
-    Endless::start(runtime, || preemptible().name("mill"), tasks, tasks.min(runtime.handle().workers()))
+    Endless::start(
+        runtime,
+        || preemptible().name("mill"),
+        tasks,
+        tasks.min(runtime.handle().workers()),
+    )
 }
 
 #[cfg(target_os = "linux")]
@@ -49,8 +55,15 @@ fn it_is_polled_on_a_lowered_thread_at_each_poll_and_is_of_the_background() {
         let (here, child) = runtime.block_on(builder.spawn_on(task, runtime.handle())).unwrap();
         assert_eq!(here, vec![(19, None, Class::Background); 3]);
         let own = nice();
-        assert_eq!(child, (own, Class::Background), "a child inherits the class, and is a task like others");
-        assert_eq!(runtime.block_on(preemptible().spawn_blocking_on(nice, runtime.handle())).unwrap(), 19);
+        assert_eq!(
+            child,
+            (own, Class::Background),
+            "a child inherits the class, and is a task like others"
+        );
+        assert_eq!(
+            runtime.block_on(preemptible().spawn_blocking_on(nice, runtime.handle())).unwrap(),
+            19
+        );
     });
 }
 
@@ -69,7 +82,11 @@ fn everything_goes_on_beside_more_endless_polls_than_there_are_threads() {
         runtime.block_on(async {
             giveway::time::sleep(Duration::from_millis(1)).await;
             spawn(async { yield_now().await }).await.unwrap();
-            giveway::spawn_background(async { giveway::time::sleep(Duration::from_millis(1)).await }).await.unwrap();
+            giveway::spawn_background(async {
+                giveway::time::sleep(Duration::from_millis(1)).await
+            })
+            .await
+            .unwrap();
             giveway::spawn_blocking(|| ()).await.unwrap();
         });
         let dump = runtime.handle().dump();
@@ -123,7 +140,8 @@ fn those_with_yield_points_take_turns() {
             }
         }
     };
-    let jobs: Vec<_> = (0..3).map(|number| preemptible().spawn_on(job(number), runtime.handle())).collect();
+    let jobs: Vec<_> =
+        (0..3).map(|number| preemptible().spawn_on(job(number), runtime.handle())).collect();
     jobs.into_iter().for_each(|job| runtime.block_on(job).unwrap());
 }
 
@@ -220,7 +238,10 @@ fn it_may_wake_and_be_woken_spawn_panic_and_block() {
         runtime.block_on(counts).unwrap();
         let panics = preemptible().spawn_on(async { panic!("on purpose") }, runtime.handle());
         assert!(runtime.block_on(panics).unwrap_err().is_panic());
-        assert_eq!(runtime.block_on(preemptible().spawn_on(async { 1 }, runtime.handle())).unwrap(), 1);
+        assert_eq!(
+            runtime.block_on(preemptible().spawn_on(async { 1 }, runtime.handle())).unwrap(),
+            1
+        );
     });
 }
 
@@ -229,14 +250,17 @@ fn a_shutdown_drops_those_that_wait_or_are_queued_and_names_those_that_do_not_re
     for workers in [1, 2] {
         let _watch = watch();
         let (runtime, drops, wakers) = (runtime(workers), Drops::of(20), Wakers::default());
-        let waiting: Vec<_> =
-            (0..10).map(|n| preemptible().spawn_on(wakers.park(drops.counter(n)), runtime.handle())).collect();
+        let waiting: Vec<_> = (0..10)
+            .map(|n| preemptible().spawn_on(wakers.park(drops.counter(n)), runtime.handle()))
+            .collect();
         eventually(|| wakers.len() == 10);
         let endless = endless(&runtime, workers);
-        let queued: Vec<_> =
-            (10..20).map(|n| preemptible().spawn_on(hold(drops.counter(n)), runtime.handle())).collect();
+        let queued: Vec<_> = (10..20)
+            .map(|n| preemptible().spawn_on(hold(drops.counter(n)), runtime.handle()))
+            .collect();
         let report = runtime.shutdown_timeout(Duration::from_millis(1));
-        let names: Vec<_> = report.stuck_tasks().iter().map(|task| (task.name(), task.worker())).collect();
+        let names: Vec<_> =
+            report.stuck_tasks().iter().map(|task| (task.name(), task.worker())).collect();
         assert_eq!(names, vec![(Some("mill"), None); workers], "{report}");
         assert!(report.to_string().contains("keeps a lowered thread"), "{report}");
         assert!(!report.stuck_tasks()[0].is_blocking_job());
@@ -280,7 +304,9 @@ fn those_spawned_and_woken_while_the_runtime_is_dropped_end_once() {
         let _watch = watch();
         let (runtime, drops, wakers) = (runtime(2), Drops::of(60), Wakers::default());
         let handle = runtime.handle().clone();
-        let parked: Vec<_> = (0..20).map(|n| preemptible().spawn_on(wakers.park(drops.counter(n)), &handle)).collect();
+        let parked: Vec<_> = (0..20)
+            .map(|n| preemptible().spawn_on(wakers.park(drops.counter(n)), &handle))
+            .collect();
         let spawner = {
             let (handle, drops) = (handle.clone(), drops.clone());
             thread::spawn(move || {
@@ -323,13 +349,15 @@ fn a_deadlock_of_preemptible_tasks_is_found() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_system_that_refuses_to_lower_threads_is_told_of_once_and_everything_works() {
-    const NAME: &str = "lowered::a_system_that_refuses_to_lower_threads_is_told_of_once_and_everything_works";
+    const NAME: &str =
+        "lowered::a_system_that_refuses_to_lower_threads_is_told_of_once_and_everything_works";
     let child = in_child(NAME, &[], || {
         let _watch = watch();
         refuse_call(libc::SYS_setpriority, libc::EPERM);
         let runtime = runtime(2);
         assert!(!runtime.metrics().lowering_refused);
-        let tasks: Vec<_> = (0..10).map(|n| preemptible().spawn_on(async move { n }, runtime.handle())).collect();
+        let tasks: Vec<_> =
+            (0..10).map(|n| preemptible().spawn_on(async move { n }, runtime.handle())).collect();
         let sum: i32 = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();
         let job = Builder::new().class(Class::Background).spawn_blocking_on(|| 1, runtime.handle());
         assert_eq!(sum + runtime.block_on(job).unwrap(), 46);

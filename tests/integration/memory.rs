@@ -23,7 +23,8 @@ const JOINED: usize = 500_000;
 /// Returns the resident memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
-    let pages: usize = statm.split(' ').nth(1).and_then(|field| field.parse().ok()).expect("the second field");
+    let pages: usize =
+        statm.split(' ').nth(1).and_then(|field| field.parse().ok()).expect("the second field");
     pages * 4096
 }
 
@@ -60,7 +61,8 @@ fn a_million_waiting_tasks_cost_at_most_200_bytes_each() {
 #[test]
 fn spawning_and_joining_for_long_leaves_memory_flat() {
     isolated("memory::spawning_and_joining_for_long_leaves_memory_flat", || {
-        let tasks = std::env::var("GIVEWAY_TEST_TASKS").map_or(JOINED, |n| n.parse().expect("a number of tasks"));
+        let tasks = std::env::var("GIVEWAY_TEST_TASKS")
+            .map_or(JOINED, |n| n.parse().expect("a number of tasks"));
         let runtime = runtime(2);
         let round = |size: usize| {
             let joined = runtime.spawn(async move {
@@ -71,7 +73,8 @@ fn spawning_and_joining_for_long_leaves_memory_flat() {
             });
             runtime.block_on(joined).unwrap();
             // Tasks from outside that wait in between, one of them aborted.
-            let mixed: Vec<_> = (0..size / 10).map(|_| runtime.spawn(giveway::yield_now())).collect();
+            let mixed: Vec<_> =
+                (0..size / 10).map(|_| runtime.spawn(giveway::yield_now())).collect();
             mixed[0].abort();
             mixed.into_iter().for_each(|task| _ = runtime.block_on(task));
         };
@@ -89,8 +92,11 @@ fn spawning_and_joining_for_long_leaves_memory_flat() {
 fn switches(name: &str) -> Vec<String> {
     let mut all = Vec::new();
     for thread in std::fs::read_dir("/proc/self/task").expect("/proc is mounted") {
-        let Ok(status) = std::fs::read_to_string(thread.unwrap().path().join("status")) else { continue };
-        let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("").trim();
+        let Ok(status) = std::fs::read_to_string(thread.unwrap().path().join("status")) else {
+            continue;
+        };
+        let field =
+            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("").trim();
         if field("Name:").starts_with(name) {
             let counts = [field("voluntary_ctxt_switches:"), field("nonvoluntary_ctxt_switches:")];
             all.push(format!("{} {} {counts:?}", field("Pid:"), field("State:")));
@@ -106,7 +112,12 @@ fn switches(name: &str) -> Vec<String> {
 fn an_idle_runtime_of_64_workers_does_nothing_at_all() {
     isolated("memory::an_idle_runtime_of_64_workers_does_nothing_at_all", || {
         let _watch = watch();
-        let runtime = giveway::Builder::new().workers(64).max_spare_workers(0).thread_name("idle").build().unwrap();
+        let runtime = giveway::Builder::new()
+            .workers(64)
+            .max_spare_workers(0)
+            .thread_name("idle")
+            .build()
+            .unwrap();
         let gate = Gate::new();
         let (started, starts) = mpsc::channel();
         let tasks: Vec<_> = (0..64)

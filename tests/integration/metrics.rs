@@ -5,7 +5,8 @@ use giveway::metrics::Metrics;
 use giveway::task::Class;
 use giveway::{Handle, should_yield, spawn, spawn_background, yield_now, yield_now_if_busy};
 use giveway_tests::{
-    Gate, eventually, occupy, on_one_worker, outside, runtime, watch, with_runtimes, with_runtimes_of,
+    Gate, eventually, occupy, on_one_worker, outside, runtime, watch, with_runtimes,
+    with_runtimes_of,
 };
 use std::time::Duration;
 
@@ -41,7 +42,11 @@ fn every_poll_is_counted_once_while_tasks_block_in_place() {
         runtime.block_on(async {
             let blocks = |long| async move {
                 for round in 0..20 {
-                    let pause = if long && round % 5 == 0 { Duration::from_millis(1) } else { Duration::ZERO };
+                    let pause = if long && round % 5 == 0 {
+                        Duration::from_millis(1)
+                    } else {
+                        Duration::ZERO
+                    };
                     giveway::block_in_place(|| std::thread::sleep(pause));
                     yield_now().await;
                 }
@@ -73,7 +78,10 @@ fn each_class_has_its_latency_and_polls_are_timed() {
         assert_eq!(after.background_latency.count(), 0);
         let after = run(Class::Background);
         assert_eq!(after.scheduling_latency(Class::Foreground).count(), timed);
-        assert!((1..=200).contains(&after.scheduling_latency(Class::Background).count()), "{after}");
+        assert!(
+            (1..=200).contains(&after.scheduling_latency(Class::Background).count()),
+            "{after}"
+        );
         // A poll is timed when it is over, which may be after its task has been joined.
         eventually(|| runtime.metrics().since(&before).poll_time.count() >= timed);
     });
@@ -113,7 +121,10 @@ fn depths_say_what_is_where() {
         giveway::task::Builder::new().class(Class::Background).spawn(async {}).await.unwrap();
         let depths = metrics();
         let worker = &depths.workers[0];
-        assert_eq!((worker.slot, worker.deque, worker.inbox, depths.injector, depths.yield_queue), (0, 0, 0, 0, 0));
+        assert_eq!(
+            (worker.slot, worker.deque, worker.inbox, depths.injector, depths.yield_queue),
+            (0, 0, 0, 0, 0)
+        );
     });
 }
 
@@ -212,7 +223,9 @@ fn pinned_tasks_behind_a_stuck_worker_do_not_keep_others_from_being_timed() {
     // The first task that a thread makes runnable is timed. These tasks never end, so every other
     // one goes to the worker that is stuck.
     for _ in 0..64 {
-        outside(|| drop(giveway::task::Builder::new().spawn_pinned_on(std::future::pending::<()>, handle)));
+        outside(|| {
+            drop(giveway::task::Builder::new().spawn_pinned_on(std::future::pending::<()>, handle))
+        });
     }
     eventually(|| runtime.metrics().tasks >= 32);
     let before = runtime.metrics();
@@ -259,8 +272,9 @@ fn foreground_work_interrupts_a_polite_loop_and_is_counted() {
         let before = metrics();
         // As a background task, it is polite from its start.
         let polite = spawn_background(async move {
-            let foreground =
-                outside(|| giveway::task::Builder::new().class(Class::Foreground).spawn_on(async {}, &handle));
+            let foreground = outside(|| {
+                giveway::task::Builder::new().class(Class::Foreground).spawn_on(async {}, &handle)
+            });
             yield_now_if_busy().await;
             foreground.is_finished()
         });
@@ -272,7 +286,12 @@ fn foreground_work_interrupts_a_polite_loop_and_is_counted() {
 #[test]
 fn blocking_jobs_are_counted_where_they_are() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).max_blocking_threads(2).build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(1)
+        .max_spare_workers(0)
+        .max_blocking_threads(2)
+        .build()
+        .unwrap();
     let gate = Gate::new();
     let jobs: Vec<_> = (0..5)
         .map(|_| {
@@ -310,7 +329,10 @@ fn nobody_was_busy_for_longer_than_the_runtime_is_there() {
         for _ in 0..20 {
             runtime.block_on(runtime.spawn(yield_now())).unwrap();
             let metrics = runtime.metrics();
-            assert!(metrics.workers.iter().all(|worker| worker.busy <= metrics.uptime), "{metrics}");
+            assert!(
+                metrics.workers.iter().all(|worker| worker.busy <= metrics.uptime),
+                "{metrics}"
+            );
         }
     });
 }
@@ -319,7 +341,8 @@ fn nobody_was_busy_for_longer_than_the_runtime_is_there() {
 fn the_table_has_a_line_for_each_worker() {
     with_runtimes(|runtime| {
         let table = runtime.metrics().to_string();
-        let workers = table.lines().skip_while(|line| !line.contains("hand-offs  ")).skip(1).count();
+        let workers =
+            table.lines().skip_while(|line| !line.contains("hand-offs  ")).skip(1).count();
         assert_eq!(workers, runtime.handle().workers(), "{table}");
         for figure in ["foreground latency", "yield wait", "steals", "injector", "blocking jobs"] {
             assert!(table.contains(figure), "{table}");

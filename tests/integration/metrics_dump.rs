@@ -3,7 +3,9 @@
 use giveway::metrics::{Dump, TaskDump, TaskState};
 use giveway::task::{Builder, Class, Id};
 use giveway::{Handle, spawn, spawn_background, spawn_blocking, yield_now};
-use giveway_tests::{Gate, Wakers, block_in_place, eventually, occupy, on_one_worker, outside, recv, runtime, watch};
+use giveway_tests::{
+    Gate, Wakers, block_in_place, eventually, occupy, on_one_worker, outside, recv, runtime, watch,
+};
 use giveway_tests::{with_runtimes, with_runtimes_of};
 use std::collections::HashSet;
 use std::sync::mpsc;
@@ -15,7 +17,10 @@ fn dump() -> Dump {
 
 #[track_caller]
 fn find(dump: &Dump, id: Id) -> &TaskDump {
-    dump.tasks().iter().find(|task| task.id == id).unwrap_or_else(|| panic!("{id} is not in {dump}"))
+    dump.tasks()
+        .iter()
+        .find(|task| task.id == id)
+        .unwrap_or_else(|| panic!("{id} is not in {dump}"))
 }
 
 fn state(dump: &Dump, id: Id) -> Option<TaskState> {
@@ -43,8 +48,14 @@ fn every_task_of_a_worker_shows_what_it_is_doing() {
         let me = find(&dump, giveway::task::id());
         assert_eq!((me.state, me.waits), (TaskState::Running { worker: Some(0) }, None));
         assert_eq!(find(&dump, waiting.id()).state, TaskState::Waiting);
-        assert!(find(&dump, waiting.id()).waits.is_some_and(|waits| waits < Duration::from_secs(3_600)));
-        assert_eq!(find(&dump, woken.id()).state, TaskState::Queued, "it has waited, so it is listed");
+        assert!(
+            find(&dump, waiting.id()).waits.is_some_and(|waits| waits < Duration::from_secs(3_600))
+        );
+        assert_eq!(
+            find(&dump, woken.id()).state,
+            TaskState::Queued,
+            "it has waited, so it is listed"
+        );
         let clerk = find(&dump, named.id());
         assert_eq!(
             (clerk.name.as_deref(), clerk.class, clerk.state),
@@ -88,7 +99,9 @@ fn a_task_that_blocks_without_a_worker_shows() {
     let tasks = block_in_place(runtime.handle(), 3, &gate);
     // At least two of them have lost the only worker.
     let dump = runtime.dump();
-    let away = tasks.iter().filter(|task| state(&dump, task.id()) == Some(TaskState::Running { worker: None }));
+    let away = tasks
+        .iter()
+        .filter(|task| state(&dump, task.id()) == Some(TaskState::Running { worker: None }));
     assert!(away.count() >= 2, "{dump}");
     assert_eq!(dump.tasks().len(), 3, "{dump}");
     gate.open();
@@ -102,7 +115,12 @@ fn a_task_that_blocks_without_a_worker_shows() {
 #[test]
 fn blocking_jobs_are_listed_with_their_names() {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).max_blocking_threads(1).build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(1)
+        .max_spare_workers(0)
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
     let (gate, (tell, told)) = (Gate::new(), mpsc::channel());
     let wait = gate.clone();
     let job = move || {
@@ -124,10 +142,15 @@ fn blocking_jobs_are_listed_with_their_names() {
 fn what_is_queued_and_cannot_be_listed_is_counted() {
     on_one_worker(async {
         let handle = Handle::current();
-        let (tasks, more): (Vec<_>, Vec<_>) = (0..100).map(|_| (spawn(async {}), spawn_background(async {}))).unzip();
+        let (tasks, more): (Vec<_>, Vec<_>) =
+            (0..100).map(|_| (spawn(async {}), spawn_background(async {}))).unzip();
         outside(|| (0..1_500).for_each(|_| drop(handle.spawn(async {}))));
         let dump = dump();
-        assert_eq!(dump.tasks().len(), 1 + 1_000 + 100, "this one, a thousand of the injector, the yield queue");
+        assert_eq!(
+            dump.tasks().len(),
+            1 + 1_000 + 100,
+            "this one, a thousand of the injector, the yield queue"
+        );
         assert_eq!(dump.unlisted(), 100 + 500);
         assert!(dump.to_string().starts_with("1101 tasks, and about 600 more in queues\n"));
         for task in tasks.into_iter().chain(more) {
@@ -183,7 +206,9 @@ fn dumps_at_the_same_time_take_no_tasks_from_each_other() {
         eventually(|| wakers.len() == count && runtime.dump().tasks().len() == count);
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (0..10).for_each(|_| assert_eq!(runtime.dump().tasks().len(), count)));
+                scope.spawn(|| {
+                    (0..10).for_each(|_| assert_eq!(runtime.dump().tasks().len(), count))
+                });
             }
         });
         drop(tasks);
@@ -193,8 +218,9 @@ fn dumps_at_the_same_time_take_no_tasks_from_each_other() {
 #[test]
 fn names_cannot_spoil_the_table() {
     with_runtimes(|runtime| {
-        let task =
-            Builder::new().name("two\nlines \u{1b}[31m").spawn_on(std::future::pending::<()>(), runtime.handle());
+        let task = Builder::new()
+            .name("two\nlines \u{1b}[31m")
+            .spawn_on(std::future::pending::<()>(), runtime.handle());
         eventually(|| state(&runtime.dump(), task.id()) == Some(TaskState::Waiting));
         let table = runtime.dump().to_string();
         assert_eq!(table.lines().count(), 3, "{table}");
@@ -213,7 +239,10 @@ fn a_worker_may_dump_while_others_are_stuck_and_jobs_wait() {
         }));
         let (here, there) = dump.unwrap();
         for stuck in &busy {
-            assert!(matches!(state(&here, stuck.id()), Some(TaskState::Running { worker: Some(_) })), "{here}");
+            assert!(
+                matches!(state(&here, stuck.id()), Some(TaskState::Running { worker: Some(_) })),
+                "{here}"
+            );
             assert!(state(&there, stuck.id()).is_some(), "{there}");
         }
         gate.open();

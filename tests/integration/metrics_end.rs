@@ -2,7 +2,9 @@
 //! in a race with everything.
 
 use giveway::metrics::{Dump, Metrics};
-use giveway::{Builder, Handle, PanicPolicy, spawn, spawn_background, yield_now, yield_now_if_busy};
+use giveway::{
+    Builder, Handle, PanicPolicy, spawn, spawn_background, yield_now, yield_now_if_busy,
+};
 use giveway_tests::{Gate, Wakers, each_runtime, eventually, on_drop, recv, watch, with_runtimes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -28,7 +30,9 @@ fn after_a_shutdown_the_last_figures_stay_and_nothing_is_listed() {
         assert_eq!(dump.to_string(), "0 tasks");
         let again = handle.metrics();
         assert_eq!((again.uptime, again.polls()), (metrics.uptime, metrics.polls()));
-        let busy = |metrics: &Metrics| metrics.workers.iter().map(|worker| worker.busy).collect::<Vec<_>>();
+        let busy = |metrics: &Metrics| {
+            metrics.workers.iter().map(|worker| worker.busy).collect::<Vec<_>>()
+        };
         assert_eq!(busy(&again), busy(&metrics));
         drop(tasks);
     });
@@ -88,7 +92,8 @@ fn hooks_may_look() {
 #[test]
 fn looks_race_a_shutdown() {
     each_runtime(1, |runtime| {
-        let (handle, wakers, ended) = (runtime.handle().clone(), Wakers::default(), Arc::new(AtomicBool::new(false)));
+        let (handle, wakers, ended) =
+            (runtime.handle().clone(), Wakers::default(), Arc::new(AtomicBool::new(false)));
         let tasks: Vec<_> = (0..1_000).map(|_| runtime.spawn(wakers.park(()))).collect();
         let started = Gate::new();
         let looker = thread::spawn({

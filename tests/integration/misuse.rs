@@ -1,7 +1,9 @@
 //! Settings that cannot be met, hooks that misbehave, an OS that refuses.
 
 use giveway::{Builder, Handle, MAX_WORKERS, PanicPolicy};
-use giveway_tests::{Alive, Child, drain, eventually, hold, in_child, isolated, recv, watch, worker_counts};
+use giveway_tests::{
+    Alive, Child, drain, eventually, hold, in_child, isolated, recv, watch, worker_counts,
+};
 use std::io::ErrorKind;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -35,7 +37,10 @@ fn with_variable(test: &str, value: &str) -> Option<Child> {
 #[test]
 fn the_workers_variable_sets_the_default() {
     for value in ["3", " 3 "] {
-        let Some(child) = with_variable("misuse::the_workers_variable_sets_the_default", value) else { return };
+        let Some(child) = with_variable("misuse::the_workers_variable_sets_the_default", value)
+        else {
+            return;
+        };
         child.assert_success();
         assert!(child.output.contains("workers: 3\n"), "{}", child.output);
     }
@@ -43,7 +48,11 @@ fn the_workers_variable_sets_the_default() {
 
 #[test]
 fn a_workers_variable_set_to_nothing_counts_as_unset() {
-    let Some(child) = with_variable("misuse::a_workers_variable_set_to_nothing_counts_as_unset", "") else { return };
+    let Some(child) =
+        with_variable("misuse::a_workers_variable_set_to_nothing_counts_as_unset", "")
+    else {
+        return;
+    };
     child.assert_success();
     let workers = std::thread::available_parallelism().unwrap();
     assert!(child.output.contains(&format!("workers: {workers}\n")), "{}", child.output);
@@ -127,7 +136,8 @@ fn hooks_run_inside_their_runtime() {
         let _watch = watch();
         let (sent, seen) = mpsc::channel();
         let (start, stop) = (sent.clone(), sent);
-        let look = || (Handle::try_current().map(|handle| handle.workers()), giveway::spawn(async {}));
+        let look =
+            || (Handle::try_current().map(|handle| handle.workers()), giveway::spawn(async {}));
         let runtime = Builder::new()
             .workers(workers)
             .on_thread_start(move || start.send(look()).unwrap())
@@ -184,11 +194,15 @@ fn a_thread_stop_hook_may_drop_the_runtime() {
 #[test]
 fn tasks_run_on_threads_with_the_given_name_and_stack() {
     let _watch = watch();
-    let runtime = Builder::new().workers(2).thread_name("kitchen").stack_size(16 << 20).build().unwrap();
+    let runtime =
+        Builder::new().workers(2).thread_name("kitchen").stack_size(16 << 20).build().unwrap();
     let task = runtime.spawn(async {
         // More than the usual two megabytes.
         let large = std::hint::black_box([1_u8; 3 << 20]);
-        (std::thread::current().name().map(str::to_owned), large.iter().map(|&b| usize::from(b)).sum::<usize>())
+        (
+            std::thread::current().name().map(str::to_owned),
+            large.iter().map(|&b| usize::from(b)).sum::<usize>(),
+        )
     });
     let (name, sum) = runtime.block_on(task).unwrap();
     assert!(name.unwrap().starts_with("kitchen-"));
@@ -231,7 +245,8 @@ fn thread_hooks_whose_payload_panics_too_are_contained() {
     }
     isolated("misuse::thread_hooks_whose_payload_panics_too_are_contained", || {
         let _watch = watch();
-        let runtime = Builder::new().workers(1).on_thread_start(|| panic_any(Bomb)).build().unwrap();
+        let runtime =
+            Builder::new().workers(1).on_thread_start(|| panic_any(Bomb)).build().unwrap();
         assert_eq!(runtime.block_on(runtime.spawn(async { 4 })).unwrap(), 4);
         assert!(runtime.shutdown_timeout(giveway_tests::HANG).is_clean());
     });

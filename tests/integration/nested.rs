@@ -5,8 +5,12 @@ use super::io_common::{echo_server, round_trips};
 use giveway::net::TcpStream;
 use giveway::task::{self, Class};
 use giveway::time::{Duration, sleep};
-use giveway::{Handle, block_in_place, block_on, spawn, spawn_blocking, yield_now, yield_now_if_busy};
-use giveway_tests::{Gate, Wakers, each_runtime, eventually, hold, message, on_drop, on_one_worker, recv, runtime};
+use giveway::{
+    Handle, block_in_place, block_on, spawn, spawn_blocking, yield_now, yield_now_if_busy,
+};
+use giveway_tests::{
+    Gate, Wakers, each_runtime, eventually, hold, message, on_drop, on_one_worker, recv, runtime,
+};
 use giveway_tests::{watch, with_runtimes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -32,7 +36,9 @@ fn it_nests_as_deep_as_there_are_threads() {
     fn descend(depth: usize) -> usize {
         if depth == 0 { 0 } else { 1 + block_on(spawn(async move { descend(depth - 1) })).unwrap() }
     }
-    with_runtimes(|runtime| assert_eq!(runtime.block_on(runtime.spawn(async { descend(10) })).unwrap(), 10));
+    with_runtimes(|runtime| {
+        assert_eq!(runtime.block_on(runtime.spawn(async { descend(10) })).unwrap(), 10)
+    });
 }
 
 #[test]
@@ -158,7 +164,11 @@ fn the_task_is_who_it_was_inside_and_after() {
         assert_eq!(me.1, Class::Background);
         block_on(async {
             assert_eq!(whoami(), me);
-            assert_eq!(spawn(async { task::class() }).await.unwrap(), Class::Background, "inherited");
+            assert_eq!(
+                spawn(async { task::class() }).await.unwrap(),
+                Class::Background,
+                "inherited"
+            );
             assert_eq!(whoami(), me);
         });
         assert_eq!(whoami(), me);
@@ -245,7 +255,8 @@ fn in_the_task_that_shuts_its_runtime_down_it_panics_clearly_or_returns() {
                     lose_core();
                 }
                 drop(runtime);
-                catch_unwind(|| block_on(async { sleep(NAP).await })).map_err(|panic| message(&*panic))
+                catch_unwind(|| block_on(async { sleep(NAP).await }))
+                    .map_err(|panic| message(&*panic))
             });
             if let Err(panic) = futures::executor::block_on(task).unwrap() {
                 assert!(panic.contains("a destructor during shutdown"), "{panic}");
@@ -285,7 +296,12 @@ fn a_runtime_is_made_used_and_dropped_inside_of_a_task() {
     on_one_worker(async {
         for workers in 1..3 {
             let inner = runtime(workers);
-            assert_eq!(inner.block_on(inner.spawn(async { block_on(spawn(async { 9 })).unwrap() })).unwrap(), 9);
+            assert_eq!(
+                inner
+                    .block_on(inner.spawn(async { block_on(spawn(async { 9 })).unwrap() }))
+                    .unwrap(),
+                9
+            );
             let gate = Gate::new();
             let opens = gate.clone();
             let job = inner.spawn_blocking(move || opens.open());

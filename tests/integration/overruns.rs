@@ -72,20 +72,32 @@ fn l2_everything_goes_on_beside_endless_polls_of_the_background() {
         let (runtime, stop) = (runtime(workers), Arc::new(AtomicBool::new(false)));
         let handle = runtime.handle().clone();
         watch.report(move || format!("{}\n{}", handle.dump(), handle.metrics()));
-        let jobs: Vec<_> = (0..3 * workers).map(|_| runtime.spawn_background(endless(&stop))).collect();
+        let jobs: Vec<_> =
+            (0..3 * workers).map(|_| runtime.spawn_background(endless(&stop))).collect();
         // From the second round on, the place is known.
         eventually(|| runtime.metrics().overruns > 0 || runtime.metrics().lowered_running > 0);
         runtime.block_on(async {
             giveway::time::sleep(Duration::from_millis(1)).await;
             giveway::spawn(async { giveway::yield_now().await }).await.unwrap();
-            giveway::spawn_background(async { giveway::time::sleep(Duration::from_millis(1)).await }).await.unwrap();
+            giveway::spawn_background(async {
+                giveway::time::sleep(Duration::from_millis(1)).await
+            })
+            .await
+            .unwrap();
         });
         stop.store(true, Relaxed);
         jobs.into_iter().for_each(|job| runtime.block_on(job).unwrap());
         eventually(|| runtime.metrics().spares_at_work == 0);
         let metrics = runtime.metrics();
-        assert!(metrics.overruns <= workers as u64, "the others were left to lowered threads\n{metrics}");
-        assert_eq!(metrics.to_string().contains("overrun polls "), metrics.overruns > 0, "{metrics}");
+        assert!(
+            metrics.overruns <= workers as u64,
+            "the others were left to lowered threads\n{metrics}"
+        );
+        assert_eq!(
+            metrics.to_string().contains("overrun polls "),
+            metrics.overruns > 0,
+            "{metrics}"
+        );
         assert_eq!(metrics.monitor_rescues, 0, "wake-ups were lost\n{metrics}");
     }
 }
@@ -172,7 +184,11 @@ fn a_background_task_that_gives_way_stays_on_workers() {
     let [rounds, elsewhere] = outcomes.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
     // The kernel charges a thread for an interrupt of the machine that takes long in the middle of
     // a short stretch.
-    assert!(elsewhere <= rounds / 10, "{elsewhere} of {rounds} rounds on lowered threads\n{}", runtime.metrics());
+    assert!(
+        elsewhere <= rounds / 10,
+        "{elsewhere} of {rounds} rounds on lowered threads\n{}",
+        runtime.metrics()
+    );
 }
 
 #[test]
@@ -181,7 +197,9 @@ fn a_place_is_forgiven_when_its_polls_have_been_short_for_a_while() {
     let (runtime, short) = (runtime(2), Arc::new(AtomicBool::new(false)));
     let spawn = || {
         let short = short.clone();
-        runtime.spawn_background(async move { if short.load(Relaxed) { is_lowered() } else { compute() } })
+        runtime.spawn_background(async move {
+            if short.load(Relaxed) { is_lowered() } else { compute() }
+        })
     };
     eventually(|| runtime.block_on(spawn()).unwrap());
     short.store(true, Relaxed);
@@ -243,7 +261,8 @@ fn a_pinned_task_stays_on_its_worker() {
     let runtime = runtime(1);
     for _ in 0..20 {
         let builder = task::Builder::new().class(Class::Background);
-        let pinned = builder.spawn_pinned_on(|| async { (compute(), task::worker()) }, runtime.handle());
+        let pinned =
+            builder.spawn_pinned_on(|| async { (compute(), task::worker()) }, runtime.handle());
         assert_eq!(runtime.block_on(pinned).unwrap(), (false, Some(0)));
     }
     assert_eq!(runtime.metrics().overruns, 0);
@@ -271,7 +290,10 @@ fn a_poll_that_sleeps_is_not_left_to_lowered_threads() {
 fn a_dump_says_which_task_is_overrun() {
     let _watch = watch();
     let (runtime, stop) = (runtime(1), Arc::new(AtomicBool::new(false)));
-    let job = task::Builder::new().name("mill").class(Class::Background).spawn_on(endless(&stop), runtime.handle());
+    let job = task::Builder::new()
+        .name("mill")
+        .class(Class::Background)
+        .spawn_on(endless(&stop), runtime.handle());
     eventually(|| {
         let dump = runtime.dump();
         let mill = dump.tasks().iter().find(|task| task.name.as_deref() == Some("mill"));
@@ -288,7 +310,8 @@ fn a_dump_says_which_task_is_overrun() {
 #[test]
 fn tasks_that_were_left_to_lowered_threads_are_dropped_with_the_runtime() {
     let _watch = watch();
-    let (runtime, stop, dropped) = (runtime(1), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (runtime, stop, dropped) =
+        (runtime(1), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     for _ in 0..6 {
         let (counter, endless) = (giveway_tests::on_drop(counts(&dropped)), endless(&stop));
         drop(runtime.spawn_background(async move {

@@ -2,8 +2,8 @@
 
 use giveway::{Builder, PanicPolicy, Runtime};
 use giveway_tests::{
-    Alive, Gate, Wakers, drain, each_runtime, eventually, hold, in_child, isolated, message, on_drop, panic_of, recv,
-    watch, with_runtimes,
+    Alive, Gate, Wakers, drain, each_runtime, eventually, hold, in_child, isolated, message,
+    on_drop, panic_of, recv, watch, with_runtimes,
 };
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -138,7 +138,9 @@ fn a_panic_in_a_destructor_at_shutdown_is_contained() {
         eventually(|| wakers.len() == 20);
         drop(runtime);
         assert_eq!(Arc::strong_count(&alive), 1);
-        tasks.into_iter().for_each(|task| assert!(futures::executor::block_on(task).unwrap_err().is_cancelled()));
+        tasks.into_iter().for_each(|task| {
+            assert!(futures::executor::block_on(task).unwrap_err().is_cancelled())
+        });
     });
 }
 
@@ -188,7 +190,8 @@ fn a_panic_payload_whose_destructor_panics_is_contained() {
         }
         eventually(|| Arc::strong_count(&alive) == 1);
         let held = alive.clone();
-        let error = runtime.block_on(runtime.spawn(async move { panic_any(Bomb(0, held)) })).unwrap_err();
+        let error =
+            runtime.block_on(runtime.spawn(async move { panic_any(Bomb(0, held)) })).unwrap_err();
         assert!(error.is_panic());
         drop(error);
         assert_eq!(Arc::strong_count(&alive), 1);
@@ -226,11 +229,19 @@ fn a_nested_block_on_that_panics_leaves_the_worker_intact() {
 fn with_policy(workers: usize, policy: PanicPolicy) -> (Runtime, mpsc::Receiver<String>) {
     let (sent, calls) = mpsc::channel();
     let hook = move |panic: &giveway::TaskPanic<'_>| {
-        let text = format!("{:?} {} {}", panic.name(), panic.spawned_at().file(), message(panic.payload()));
+        let text = format!(
+            "{:?} {} {}",
+            panic.name(),
+            panic.spawned_at().file(),
+            message(panic.payload())
+        );
         sent.send(text).unwrap();
         policy
     };
-    (Builder::new().workers(workers).max_spare_workers(0).on_task_panic(hook).build().unwrap(), calls)
+    (
+        Builder::new().workers(workers).max_spare_workers(0).on_task_panic(hook).build().unwrap(),
+        calls,
+    )
 }
 
 #[test]
@@ -241,9 +252,16 @@ fn the_panic_hook_is_told_and_may_go_on() {
         let future = async { panic!("no bread") };
         let task = giveway::task::Builder::new().name("baker").spawn_on(future, runtime.handle());
         let error = runtime.block_on::<giveway::task::JoinHandle<()>>(task).unwrap_err();
-        assert_eq!(message(&*error.into_panic()), "no bread", "the handle has the payload all the same");
+        assert_eq!(
+            message(&*error.into_panic()),
+            "no bread",
+            "the handle has the payload all the same"
+        );
         let call = recv(&calls);
-        assert!(call.contains("baker") && call.contains("panics.rs") && call.contains("no bread"), "{call}");
+        assert!(
+            call.contains("baker") && call.contains("panics.rs") && call.contains("no bread"),
+            "{call}"
+        );
         assert_workers_survive(&runtime);
         drop(runtime);
         assert!(drain(&calls).is_empty(), "one panic, one call");
@@ -260,7 +278,9 @@ fn the_panic_hook_may_ask_for_shutdown() {
         let waiting: Vec<_> = (0..10).map(|_| runtime.spawn(wakers.park(alive.clone()))).collect();
         eventually(|| wakers.len() == 10);
         let panicked = runtime.spawn(async { panic!("the last straw") });
-        assert!(runtime.block_on::<giveway::task::JoinHandle<()>>(panicked).unwrap_err().is_panic());
+        assert!(
+            runtime.block_on::<giveway::task::JoinHandle<()>>(panicked).unwrap_err().is_panic()
+        );
         for task in waiting {
             assert!(runtime.block_on(task).unwrap_err().is_cancelled());
         }
@@ -290,7 +310,12 @@ fn a_panic_hook_that_panics_counts_as_go_on() {
     for workers in giveway_tests::worker_counts() {
         let _watch = watch();
         let hook = |_: &giveway::TaskPanic<'_>| -> PanicPolicy { panic!("in the hook") };
-        let runtime = Builder::new().workers(workers).max_spare_workers(0).on_task_panic(hook).build().unwrap();
+        let runtime = Builder::new()
+            .workers(workers)
+            .max_spare_workers(0)
+            .on_task_panic(hook)
+            .build()
+            .unwrap();
         let error = runtime.block_on(runtime.spawn(async { panic!("in the task") })).unwrap_err();
         assert_eq!(message(&*error.into_panic()), "in the task");
         assert_workers_survive(&runtime);
@@ -303,8 +328,10 @@ fn a_panic_hook_that_panics_counts_as_go_on() {
 fn a_panic_hook_whose_payload_panics_too_is_contained() {
     isolated("panics::a_panic_hook_whose_payload_panics_too_is_contained", || {
         let _watch = watch();
-        let hook = |_: &giveway::TaskPanic<'_>| -> PanicPolicy { panic_any(Bomb(2, Alive::default())) };
-        let runtime = Builder::new().workers(1).max_spare_workers(0).on_task_panic(hook).build().unwrap();
+        let hook =
+            |_: &giveway::TaskPanic<'_>| -> PanicPolicy { panic_any(Bomb(2, Alive::default())) };
+        let runtime =
+            Builder::new().workers(1).max_spare_workers(0).on_task_panic(hook).build().unwrap();
         let error = runtime.block_on(runtime.spawn(async { panic!("in the task") })).unwrap_err();
         assert_eq!(message(&*error.into_panic()), "in the task");
         assert_workers_survive(&runtime);

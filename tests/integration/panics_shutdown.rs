@@ -30,8 +30,12 @@ fn bomb(runtime: &Runtime, gate: &Gate) -> giveway::task::Id {
 #[track_caller]
 fn assert_tells(message: &str, id: giveway::task::Id) {
     let task = format!("task \"camel\" ({id}), spawned at tests/integration/panics_shutdown.rs:");
-    for part in [&task, "panicked with message \"the last straw\"", "PanicPolicy::Shutdown", "`block_on` was called at"]
-    {
+    for part in [
+        &task,
+        "panicked with message \"the last straw\"",
+        "PanicPolicy::Shutdown",
+        "`block_on` was called at",
+    ] {
         assert!(message.contains(part), "{part:?} is missing: {message}");
     }
 }
@@ -57,7 +61,8 @@ fn a_block_on_that_waits_ends_with_the_panic_that_shut_its_runtime_down() {
 fn every_thread_that_waits_in_block_on_is_told() {
     for workers in worker_counts() {
         let _watch = watch();
-        let (runtime, gate, (wait, waits)) = (shut_down_by_panic(workers), Gate::new(), mpsc::channel());
+        let (runtime, gate, (wait, waits)) =
+            (shut_down_by_panic(workers), Gate::new(), mpsc::channel());
         let id = bomb(&runtime, &gate);
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -138,8 +143,7 @@ fn a_block_on_after_such_a_shutdown_panics_only_if_it_has_to_wait() {
 /// The runtime does not end before such a poll or job does. `block_on` gives them some seconds.
 #[test]
 fn a_block_on_beside_a_poll_that_never_returns_ends_too_and_so_does_one_inside_a_task_or_a_job() {
-    let test =
-        "panics_shutdown::a_block_on_beside_a_poll_that_never_returns_ends_too_and_so_does_one_inside_a_task_or_a_job";
+    let test = "panics_shutdown::a_block_on_beside_a_poll_that_never_returns_ends_too_and_so_does_one_inside_a_task_or_a_job";
     isolated(test, || {
         let _watch = watch();
         // Beside a poll that never returns.
@@ -170,7 +174,11 @@ fn a_block_on_beside_a_poll_that_never_returns_ends_too_and_so_does_one_inside_a
                     })
                 };
                 let inside = runtime.enter();
-                let waits = if in_job { spawn_blocking(wait) } else { giveway::spawn(async move { wait() }) };
+                let waits = if in_job {
+                    spawn_blocking(wait)
+                } else {
+                    giveway::spawn(async move { wait() })
+                };
                 drop(inside);
                 recv(&begins);
                 let id = bomb(&runtime, &gate);

@@ -17,7 +17,12 @@ const TURNS: usize = 5;
 /// two, so that one is always queued.
 fn beside_an_endless_foreground(patience: Duration, test: impl FnOnce(&Runtime)) {
     let _watch = watch();
-    let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).yield_patience(patience).build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(1)
+        .max_spare_workers(0)
+        .yield_patience(patience)
+        .build()
+        .unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let busy = [(); 2].map(|()| {
         let stop = stop.clone();

@@ -3,8 +3,8 @@
 use futures::future::join_all;
 use giveway::task::{Builder, Class};
 use giveway_tests::{
-    Alive, Gate, Log, Polls, Wakers, each_runtime, eventually, occupy, on_drop, outside, panic_of, rounds, runtime,
-    watch, with_runtimes, with_runtimes_of,
+    Alive, Gate, Log, Polls, Wakers, each_runtime, eventually, occupy, on_drop, outside, panic_of,
+    rounds, runtime, watch, with_runtimes, with_runtimes_of,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -67,7 +67,9 @@ fn i7_it_never_moves_and_steals_never_take_it() {
                         match i % 4 {
                             0 => giveway::yield_now().await,
                             1 => giveway::spawn(async {}).await.unwrap(),
-                            2 => giveway::block_in_place(|| thread::sleep(Duration::from_micros(200))),
+                            2 => giveway::block_in_place(|| {
+                                thread::sleep(Duration::from_micros(200))
+                            }),
                             _ => giveway::time::sleep(Duration::from_micros(50)).await,
                         }
                         giveway::yield_now().await;
@@ -86,7 +88,9 @@ fn i7_it_never_moves_and_steals_never_take_it() {
                             1 => giveway::yield_now_if_busy().await,
                             2 => giveway::time::sleep(Duration::from_micros(20)).await,
                             3 => giveway::spawn(async {}).await.unwrap(),
-                            _ => giveway::block_in_place(|| thread::sleep(Duration::from_micros(50))),
+                            _ => {
+                                giveway::block_in_place(|| thread::sleep(Duration::from_micros(50)))
+                            }
                         }
                     }
                     stays.check();
@@ -126,7 +130,8 @@ fn it_runs_on_the_worker_that_was_chosen_however_often_it_is_woken() {
 #[test]
 fn a_worker_that_does_not_exist_is_a_clear_error() {
     let runtime = runtime(2);
-    let message = panic_of(|| Builder::new().on_worker(2).spawn_pinned_on(|| async {}, runtime.handle()));
+    let message =
+        panic_of(|| Builder::new().on_worker(2).spawn_pinned_on(|| async {}, runtime.handle()));
     assert_eq!(message, "there is no worker 2: this runtime has 2, numbered from 0");
     assert_eq!(runtime.block_on(runtime.spawn_pinned(|| async { 1 })).unwrap(), 1);
 }
@@ -156,7 +161,8 @@ fn the_workers_have_about_as_many_each() {
 #[test]
 fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
     with_runtimes(|runtime| {
-        let (stop, now_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(usize::MAX)));
+        let (stop, now_on) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(usize::MAX)));
         let polite = runtime.spawn({
             let (stop, now_on) = (stop.clone(), now_on.clone());
             async move {
@@ -171,7 +177,8 @@ fn a_polite_loop_gives_way_to_a_task_pinned_to_its_worker() {
             // Where the loop is now. It may move when it gives way, and then the pinned task runs
             // at once anyway.
             let worker = now_on.load(Relaxed);
-            let pinned = Builder::new().on_worker(worker).spawn_pinned_on(|| async {}, runtime.handle());
+            let pinned =
+                Builder::new().on_worker(worker).spawn_pinned_on(|| async {}, runtime.handle());
             runtime.block_on(pinned).unwrap();
         }
         stop.store(true, Relaxed);
@@ -204,7 +211,10 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_the_poll_before() 
             };
             let before = pinned_to_first().spawn_pinned_on(before, runtime.handle());
             let [polite] = runtime.block_on(before).unwrap();
-            assert!(runtime.block_on(polite).unwrap(), "it went on beside a task that only its worker can run");
+            assert!(
+                runtime.block_on(polite).unwrap(),
+                "it went on beside a task that only its worker can run"
+            );
         }
     });
 }
@@ -239,7 +249,10 @@ fn a_polite_task_gives_way_to_one_that_was_pinned_here_during_a_poll_that_did_no
         }
     });
     let [polite] = runtime.block_on(before).unwrap();
-    assert!(runtime.block_on(polite).unwrap(), "it went on beside a task that only its worker can run");
+    assert!(
+        runtime.block_on(polite).unwrap(),
+        "it went on beside a task that only its worker can run"
+    );
 }
 
 /// A pinned task cannot wait in the yield queue, because every worker takes from there.
@@ -331,7 +344,8 @@ fn it_waits_for_its_thread_while_that_blocks_in_place_and_others_go_on() {
         let thread = Arc::new(std::sync::Mutex::new(None));
         let blocks = Builder::new().on_worker(0).spawn_pinned_on(
             {
-                let (blocking, unblock, thread) = (blocking.clone(), unblock.clone(), thread.clone());
+                let (blocking, unblock, thread) =
+                    (blocking.clone(), unblock.clone(), thread.clone());
                 move || async move {
                     *thread.lock().unwrap() = Some(thread::current().id());
                     giveway::block_in_place(|| {
@@ -343,7 +357,9 @@ fn it_waits_for_its_thread_while_that_blocks_in_place_and_others_go_on() {
             runtime.handle(),
         );
         blocking.wait();
-        let pinned = Builder::new().on_worker(0).spawn_pinned_on(|| async { thread::current().id() }, runtime.handle());
+        let pinned = Builder::new()
+            .on_worker(0)
+            .spawn_pinned_on(|| async { thread::current().id() }, runtime.handle());
         // A task on every worker, that one included: a stand-in holds its core.
         let gate = Gate::new();
         let occupied = occupy(runtime.handle(), runtime.handle().workers(), &gate);
@@ -495,7 +511,9 @@ fn it_inherits_the_class_and_may_say_otherwise() {
     with_runtimes_of(2, |runtime| {
         let classes = runtime.spawn_background(async {
             let inherited = giveway::spawn_pinned(|| async { giveway::task::class() });
-            let chosen = Builder::new().class(Class::Foreground).spawn_pinned(|| async { giveway::task::class() });
+            let chosen = Builder::new()
+                .class(Class::Foreground)
+                .spawn_pinned(|| async { giveway::task::class() });
             (inherited.await.unwrap(), chosen.await.unwrap())
         });
         assert_eq!(runtime.block_on(classes).unwrap(), (Class::Background, Class::Foreground));
@@ -554,7 +572,10 @@ fn background_tasks_pinned_to_one_worker_do_not_hold_each_other_up() {
     };
     let pinned = |_| {
         let builder = Builder::new().class(Class::Background);
-        builder.spawn_pinned_on(move || Polls::default().at_most(10_000, spend(1_000)), runtime.handle())
+        builder.spawn_pinned_on(
+            move || Polls::default().at_most(10_000, spend(1_000)),
+            runtime.handle(),
+        )
     };
     let pinned: Vec<_> = (0..3).map(pinned).collect();
     runtime.block_on(join_all(pinned)).into_iter().for_each(|task| task.unwrap());
@@ -565,8 +586,10 @@ fn background_tasks_pinned_to_one_worker_do_not_hold_each_other_up() {
 #[test]
 fn a_function_that_is_refused_may_drop_its_runtime() {
     let _watch = watch();
-    let builder =
-        giveway::Builder::new().workers(2).max_spare_workers(0).on_task_panic(|_| giveway::PanicPolicy::Shutdown);
+    let builder = giveway::Builder::new()
+        .workers(2)
+        .max_spare_workers(0)
+        .on_task_panic(|_| giveway::PanicPolicy::Shutdown);
     let runtime = builder.build().unwrap();
     let (gate, started, alive) = (Gate::new(), Gate::new(), Alive::default());
     let (waits, starts) = (gate.clone(), started.clone());
@@ -580,7 +603,8 @@ fn a_function_that_is_refused_may_drop_its_runtime() {
     let (handle, held) = (runtime.handle().clone(), alive.clone());
     // The order of the drops: the worker comes to its end while the runtime is being dropped.
     let goes = (on_drop(move || gate.open()), runtime, held);
-    let refused = Builder::new().on_worker(0).spawn_pinned_on(move || async move { drop(goes) }, &handle);
+    let refused =
+        Builder::new().on_worker(0).spawn_pinned_on(move || async move { drop(goes) }, &handle);
     assert!(futures::executor::block_on(refused).unwrap_err().is_cancelled());
     assert_eq!(Arc::strong_count(&alive), 1);
     drop(busy);

@@ -35,7 +35,10 @@ fn block_on_inside_of_a_task() {
     let nested = theirs.spawn(async { tokio::runtime::Handle::current().block_on(async { 1 }) });
     let panic = theirs.block_on(nested).unwrap_err().into_panic();
     assert!(message(&*panic).contains("Cannot start a runtime from within a runtime"));
-    assert!(panic_of(|| theirs.block_on(async { theirs.block_on(async { 1 }) })).contains("Cannot start"));
+    assert!(
+        panic_of(|| theirs.block_on(async { theirs.block_on(async { 1 }) }))
+            .contains("Cannot start")
+    );
 
     let ours = runtime(1);
     let sleep = || giveway::time::sleep(MOMENT);
@@ -47,7 +50,10 @@ fn block_on_inside_of_a_task() {
 fn dropping_a_runtime_in_async_code() {
     let _watch = watch();
     let text = panic_of(|| tokio().block_on(async { drop(tokio()) }));
-    assert!(text.contains("Cannot drop a runtime in a context where blocking is not allowed"), "{text}");
+    assert!(
+        text.contains("Cannot drop a runtime in a context where blocking is not allowed"),
+        "{text}"
+    );
 
     let (stops, stopped) = mpsc::channel();
     let other = giveway::Builder::new()
@@ -114,7 +120,8 @@ fn binding_after_the_shutdown() {
     drop(ours);
     handle.block_on(async {
         let listener = giveway::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = giveway::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let client =
+            giveway::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
         drop(client);
         assert_eq!(server.read(&mut [0]).await.unwrap(), 0, "the default runtime serves it");
@@ -145,7 +152,9 @@ fn no_workers_or_no_blocking_threads() {
     assert!(panic_of(|| theirs().worker_threads(0).build()).contains("cannot be set to 0"));
     assert!(panic_of(|| theirs().max_blocking_threads(0).build()).contains("cannot be set to 0"));
 
-    for ours in [giveway::Builder::new().workers(0), giveway::Builder::new().max_blocking_threads(0)] {
+    for ours in
+        [giveway::Builder::new().workers(0), giveway::Builder::new().max_blocking_threads(0)]
+    {
         assert_eq!(ours.build().unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
     }
 }
@@ -232,7 +241,10 @@ fn tokio_io_empty_and_the_budget() {
     }
     let _watch = watch();
     let theirs = tokio();
-    assert!(theirs.block_on(theirs.spawn(polls_of(reads()))).unwrap() > 1, "tokio's budget is for this");
+    assert!(
+        theirs.block_on(theirs.spawn(polls_of(reads()))).unwrap() > 1,
+        "tokio's budget is for this"
+    );
     let ours = runtime(1);
     assert_eq!(ours.block_on(ours.spawn(polls_of(reads()))).unwrap(), 1, "ours is not spent");
     let polite = async {
@@ -262,8 +274,12 @@ fn tokio_select_and_the_budget() {
     }
     let _watch = watch();
     let theirs = tokio();
-    let (polls, without) = theirs.block_on(theirs.spawn(rounds(tokio::task::consume_budget))).unwrap();
-    assert!(polls > 1 && without == 0, "it returns when the budget is spent: {polls} polls, {without}");
+    let (polls, without) =
+        theirs.block_on(theirs.spawn(rounds(tokio::task::consume_budget))).unwrap();
+    assert!(
+        polls > 1 && without == 0,
+        "it returns when the budget is spent: {polls} polls, {without}"
+    );
     let ours = runtime(1);
     let (polls, without) = ours.block_on(ours.spawn(rounds(budget::consume))).unwrap();
     assert!(polls == 1 && without > 0, "it takes the other branch: {polls} polls, {without}");
@@ -281,9 +297,12 @@ fn join_errors_in_debug_and_display() {
     let expected = |id: &str| format!("JoinError::Panic(Id({id}), \"no bread\", ...)");
     assert_eq!(format!("{their_message:?}"), expected(&their_message.id().to_string()));
     assert_eq!(format!("{our_message:?}"), expected(&our_message.id().to_string()));
-    assert!(!their_message.to_string().contains(file!()) && our_message.to_string().contains(file!()));
+    assert!(
+        !their_message.to_string().contains(file!()) && our_message.to_string().contains(file!())
+    );
 
-    let their_payload = theirs.block_on(theirs.spawn(async { std::panic::panic_any(5) })).unwrap_err();
+    let their_payload =
+        theirs.block_on(theirs.spawn(async { std::panic::panic_any(5) })).unwrap_err();
     let our_payload = ours.block_on(ours.spawn(async { std::panic::panic_any(5) })).unwrap_err();
     let expected = |id: &str| format!("JoinError::Panic(Id({id}), ...)");
     assert_eq!(format!("{their_payload:?}"), expected(&their_payload.id().to_string()));

@@ -5,7 +5,8 @@ use futures::task::{FutureObj, Spawn};
 use giveway::task::JoinHandle;
 use giveway::{Handle, Runtime};
 use giveway_tests::{
-    Drops, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, rounds, runtime, watch,
+    Drops, Gate, Wakers, drain, each_runtime, eventually, hold, on_drop, recv, rounds, runtime,
+    watch,
 };
 use std::sync::{Arc, mpsc};
 use std::task::{Poll, Waker};
@@ -13,7 +14,11 @@ use std::thread::{self, ThreadId};
 
 /// Spawns a task for each of `values`, which owns the value and waits for ever. Returns when all
 /// tasks wait, with the handle of every second task. The others have no handle, only a waker.
-fn spawn_waiting(handle: &Handle, wakers: &Wakers, values: impl Iterator<Item: Send + 'static>) -> Vec<JoinHandle<()>> {
+fn spawn_waiting(
+    handle: &Handle,
+    wakers: &Wakers,
+    values: impl Iterator<Item: Send + 'static>,
+) -> Vec<JoinHandle<()>> {
     let mut handles = Vec::new();
     for (i, value) in values.enumerate() {
         let before = wakers.len();
@@ -59,7 +64,8 @@ fn tasks_that_are_queued_or_running_are_dropped_once_each() {
             });
         }
         (0..workers).for_each(|_| recv(&starts));
-        let _handles: Vec<_> = (0..10).map(|i| runtime.spawn(hold(drops.counter(2 * workers + i)))).collect();
+        let _handles: Vec<_> =
+            (0..10).map(|i| runtime.spawn(hold(drops.counter(2 * workers + i)))).collect();
 
         let handle = runtime.handle().clone();
         let dropper = thread::spawn(move || drop(runtime));
@@ -177,7 +183,10 @@ fn its_own_block_on_may_drop_it() {
             drop(runtime);
             giveway::spawn(async { 1 }).await
         });
-        assert!(late.unwrap_err().is_cancelled(), "what is spawned into the closed runtime is cancelled");
+        assert!(
+            late.unwrap_err().is_cancelled(),
+            "what is spawned into the closed runtime is cancelled"
+        );
         assert_all_dropped(&drops);
     });
 }
@@ -224,7 +233,8 @@ fn tasks_are_dropped_on_a_worker_or_on_the_dropping_thread() {
         let drops = drain(&drops);
         assert_eq!(drops.len(), 50);
         for (id, name) in drops {
-            let on_worker = name.is_some_and(|name| name.starts_with("giveway-") && !name.contains("monitor"));
+            let on_worker =
+                name.is_some_and(|name| name.starts_with("giveway-") && !name.contains("monitor"));
             assert!(on_worker || id == dropping_thread);
         }
     });
@@ -254,7 +264,8 @@ fn whoever_awaits_a_task_dropped_by_shutdown_gets_a_cancelled_error() {
         let queued = runtime.spawn(async {});
         wakers.wake_all();
 
-        let awaiter = thread::spawn(|| futures::executor::block_on(async { (waiting.await, queued.await) }));
+        let awaiter =
+            thread::spawn(|| futures::executor::block_on(async { (waiting.await, queued.await) }));
         let handle = runtime.handle().clone();
         let dropper = thread::spawn(move || drop(runtime));
         eventually(|| handle.status().is_err());
@@ -282,7 +293,9 @@ fn spawning_after_shutdown_drops_the_future_and_gives_a_cancelled_error() {
                 let _inside = handle.enter();
                 giveway::spawn(hold(drops.counter(2)))
             },
-            handle.block_on(std::future::poll_fn(|_| Poll::Ready(giveway::spawn(hold(drops.counter(3)))))),
+            handle.block_on(std::future::poll_fn(|_| {
+                Poll::Ready(giveway::spawn(hold(drops.counter(3))))
+            })),
         ];
         drops.assert_each_once();
         for task in tasks {

@@ -24,7 +24,9 @@ fn lines_of_stderr() -> Receiver<String> {
     // std writes to standard error by this number.
     assert_eq!(unsafe { libc::dup2(write.as_raw_fd(), 2) }, 2);
     let (line, lines) = mpsc::channel();
-    thread::spawn(move || BufReader::new(read).lines().map_while(Result::ok).try_for_each(|text| line.send(text)));
+    thread::spawn(move || {
+        BufReader::new(read).lines().map_while(Result::ok).try_for_each(|text| line.send(text))
+    });
     lines
 }
 
@@ -68,8 +70,11 @@ fn a_drop_that_waits_for_a_poll_says_so_again_and_again() {
                 let said = next(lines);
                 let what = format!("task \"snail\" ({id}), spawned at {}:{line}:", file!());
                 assert!(said.contains(&what) && said.contains("keeps worker "), "{said}");
-                let seconds = said.split("in one poll for ").nth(1).and_then(|rest| rest.split_once(" s,"));
-                seconds.and_then(|(seconds, _)| seconds.parse::<u64>().ok()).unwrap_or_else(|| panic!("{said}"))
+                let seconds =
+                    said.split("in one poll for ").nth(1).and_then(|rest| rest.split_once(" s,"));
+                seconds
+                    .and_then(|(seconds, _)| seconds.parse::<u64>().ok())
+                    .unwrap_or_else(|| panic!("{said}"))
             });
             assert!(seconds[0] >= 1 && seconds[1] > seconds[0], "{seconds:?}");
         });
@@ -89,7 +94,8 @@ fn a_drop_that_waits_for_blocking_jobs_says_so() {
             let said = next(lines);
             let id = job.id();
             assert!(
-                said.contains(&format!("task {id}, ")) && said.contains("a blocking job that has not ended"),
+                said.contains(&format!("task {id}, "))
+                    && said.contains("a blocking job that has not ended"),
                 "{said}"
             );
             let said = next(lines);
@@ -102,37 +108,48 @@ fn a_drop_that_waits_for_blocking_jobs_says_so() {
 /// lost its core. Each is named with what it does.
 #[test]
 fn a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so() {
-    isolated("shutdown_says::a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so", || {
-        let _watch = watch();
-        let (runtime, gate, begun) = (runtime(1), Gate::new(), Gate::new());
-        let waits = gate.clone();
-        let guard = on_drop(move || waits.wait());
-        let clings = Builder::new().name("limpet").spawn_on(giveway_tests::hold(guard), runtime.handle());
-        let (waits, begins) = (gate.clone(), begun.clone());
-        let call = async move {
-            block_in_place(|| {
-                // The spawned task can run only on a thread that has taken this worker's core:
-                // after this line the core is elsewhere.
-                giveway::block_on(giveway::spawn(async {})).unwrap();
-                begins.open();
-                waits.wait();
-            })
-        };
-        let blocks = Builder::new().name("ox").class(Class::Foreground).spawn_on(call, runtime.handle());
-        begun.wait();
-        let mut said = Vec::new();
-        while_dropped(runtime, &gate, |lines| {
-            // The first report may come before the destructor has begun, so each name is waited
-            // for.
-            for (name, what) in [("\"limpet\"", "in its destructor for "), ("\"ox\"", "blocks in place for ")] {
-                while said.iter().all(|line: &String| !line.contains(name)) {
-                    said.push(next(lines));
+    isolated(
+        "shutdown_says::a_drop_that_waits_for_a_destructor_or_a_call_in_place_says_so",
+        || {
+            let _watch = watch();
+            let (runtime, gate, begun) = (runtime(1), Gate::new(), Gate::new());
+            let waits = gate.clone();
+            let guard = on_drop(move || waits.wait());
+            let clings = Builder::new()
+                .name("limpet")
+                .spawn_on(giveway_tests::hold(guard), runtime.handle());
+            let (waits, begins) = (gate.clone(), begun.clone());
+            let call = async move {
+                block_in_place(|| {
+                    // The spawned task can run only on a thread that has taken this worker's core:
+                    // after this line the core is elsewhere.
+                    giveway::block_on(giveway::spawn(async {})).unwrap();
+                    begins.open();
+                    waits.wait();
+                })
+            };
+            let blocks =
+                Builder::new().name("ox").class(Class::Foreground).spawn_on(call, runtime.handle());
+            begun.wait();
+            let mut said = Vec::new();
+            while_dropped(runtime, &gate, |lines| {
+                // The first report may come before the destructor has begun, so each name is waited
+                // for.
+                for (name, what) in
+                    [("\"limpet\"", "in its destructor for "), ("\"ox\"", "blocks in place for ")]
+                {
+                    while said.iter().all(|line: &String| !line.contains(name)) {
+                        said.push(next(lines));
+                    }
+                    assert!(
+                        said.iter().any(|line| line.contains(name) && line.contains(what)),
+                        "{said:?}"
+                    );
                 }
-                assert!(said.iter().any(|line| line.contains(name) && line.contains(what)), "{said:?}");
-            }
-        });
-        drop((clings, blocks));
-    });
+            });
+            drop((clings, blocks));
+        },
+    );
 }
 
 /// No task is left: the only worker is in the user's thread-stop hook.

@@ -2,7 +2,8 @@
 
 use giveway::task::Builder;
 use giveway_tests::{
-    Alive, Gate, Wakers, dawdle, each_runtime, eventually, hold, isolated, on_drop, recv, runtime, watch,
+    Alive, Gate, Wakers, dawdle, each_runtime, eventually, hold, isolated, on_drop, recv, runtime,
+    watch,
 };
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -10,7 +11,11 @@ use std::time::Duration;
 
 /// Spawns a task whose poll does not return before `gate` opens. Returns when the task is in that
 /// poll.
-fn spawn_stuck(runtime: &giveway::Runtime, name: &str, gate: &Gate) -> giveway::task::JoinHandle<()> {
+fn spawn_stuck(
+    runtime: &giveway::Runtime,
+    name: &str,
+    gate: &Gate,
+) -> giveway::task::JoinHandle<()> {
     let (busy, gate) = (Gate::new(), gate.clone());
     let in_poll = busy.clone();
     let task = Builder::new().name(name).spawn_on(
@@ -69,7 +74,11 @@ fn a_stuck_task_is_named_and_everything_else_is_gone() {
         let report = runtime.shutdown_timeout(timeout);
         assert!(!report.is_clean());
         assert!(report.stuck_threads() >= 1);
-        let task = report.stuck_tasks().iter().find(|task| task.id() == stuck.id()).expect("the stuck task is named");
+        let task = report
+            .stuck_tasks()
+            .iter()
+            .find(|task| task.id() == stuck.id())
+            .expect("the stuck task is named");
         assert_eq!(task.name(), Some("mule"));
         assert!(task.spawned_at().file().ends_with("shutdown_timeout.rs"));
         assert!(task.spawned_at().line() < line, "where it was spawned, in the helper above");
@@ -113,27 +122,35 @@ fn what_waits_behind_a_single_stuck_worker_is_dropped_before_the_report() {
 /// down has to wake the worker.
 #[test]
 fn a_worker_that_comes_back_while_others_drop_its_tasks_still_ends() {
-    isolated("shutdown_timeout::a_worker_that_comes_back_while_others_drop_its_tasks_still_ends", || {
-        for _ in 0..20 {
-            let _watch = watch();
-            let (stopped, stops) = mpsc::channel();
-            let hook = move || stopped.send(()).unwrap();
-            let runtime = giveway::Builder::new().workers(1).max_spare_workers(0).on_thread_stop(hook).build().unwrap();
-            let (gate, wakers) = (Gate::new(), Wakers::default());
-            let let_go = gate.clone();
-            let _waiting = runtime.spawn(wakers.park(on_drop(move || {
-                let_go.open();
-                // Mostly long enough for the worker to end its poll and find nothing left but this
-                // task.
-                dawdle(1_000);
-            })));
-            eventually(|| wakers.len() == 1);
-            let stuck = spawn_stuck(&runtime, "mule", &gate);
-            let _report = runtime.shutdown_timeout(Duration::ZERO);
-            recv(&stops);
-            drop(stuck);
-        }
-    });
+    isolated(
+        "shutdown_timeout::a_worker_that_comes_back_while_others_drop_its_tasks_still_ends",
+        || {
+            for _ in 0..20 {
+                let _watch = watch();
+                let (stopped, stops) = mpsc::channel();
+                let hook = move || stopped.send(()).unwrap();
+                let runtime = giveway::Builder::new()
+                    .workers(1)
+                    .max_spare_workers(0)
+                    .on_thread_stop(hook)
+                    .build()
+                    .unwrap();
+                let (gate, wakers) = (Gate::new(), Wakers::default());
+                let let_go = gate.clone();
+                let _waiting = runtime.spawn(wakers.park(on_drop(move || {
+                    let_go.open();
+                    // Mostly long enough for the worker to end its poll and find nothing left but
+                    // this task.
+                    dawdle(1_000);
+                })));
+                eventually(|| wakers.len() == 1);
+                let stuck = spawn_stuck(&runtime, "mule", &gate);
+                let _report = runtime.shutdown_timeout(Duration::ZERO);
+                recv(&stops);
+                drop(stuck);
+            }
+        },
+    );
 }
 
 /// The runtime is shut down only when a worker is in the destructor (`entered`), which does not
@@ -154,7 +171,11 @@ fn a_destructor_that_does_not_return_is_reported() {
         task.abort();
         entered.wait();
         let report = runtime.shutdown_timeout(Duration::ZERO);
-        let stuck = report.stuck_tasks().iter().find(|stuck| stuck.id() == task.id()).expect("it is reported");
+        let stuck = report
+            .stuck_tasks()
+            .iter()
+            .find(|stuck| stuck.id() == task.id())
+            .expect("it is reported");
         assert_eq!(stuck.name(), Some("clinger"));
         gate.open();
         assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());

@@ -34,7 +34,12 @@ fn with_every_worker_held(test: impl Fn(&Runtime)) {
         endless.end(&runtime);
         eventually(|| runtime.metrics().spares_at_work == 0);
         runtime.block_on(runtime.spawn(async { giveway::yield_now().await })).unwrap();
-        assert_eq!(runtime.metrics().monitor_rescues, 0, "wake-ups were lost\n{}", runtime.metrics());
+        assert_eq!(
+            runtime.metrics().monitor_rescues,
+            0,
+            "wake-ups were lost\n{}",
+            runtime.metrics()
+        );
     }
 }
 
@@ -177,7 +182,8 @@ fn without_spare_workers_there_are_none() {
     let _watch = watch();
     let (report, reports) = mpsc::channel();
     let hook = move |_: &giveway::LongPoll| report.send(()).unwrap();
-    let runtime = Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
+    let runtime =
+        Builder::new().workers(1).max_spare_workers(0).on_long_poll(hook).build().unwrap();
     let endless = endless(&runtime, 1);
     // A poll is reported when it has ended or counts as hanging: by then it was asked to return,
     // and did not.

@@ -3,7 +3,9 @@
 use futures::task::SpawnExt;
 use giveway::Handle;
 use giveway::task::{Builder, JoinHandle, try_id};
-use giveway_tests::{Gate, Wakers, drain, eventually, on_drop, panic_of, recv, runtime, watch, with_runtimes};
+use giveway_tests::{
+    Gate, Wakers, drain, eventually, on_drop, panic_of, recv, runtime, watch, with_runtimes,
+};
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::mpsc;
@@ -17,7 +19,9 @@ fn a_task_hands_its_output_to_its_handle() {
         let large = runtime.spawn(async { [7_u64; 1_000] });
         assert_eq!(runtime.block_on(large).unwrap().iter().sum::<u64>(), 7_000);
         runtime.block_on(runtime.spawn(async {})).unwrap();
-        let nested = runtime.spawn(async { giveway::spawn(async { giveway::spawn(async { "deep" }).await }).await });
+        let nested = runtime.spawn(async {
+            giveway::spawn(async { giveway::spawn(async { "deep" }).await }).await
+        });
         assert_eq!(runtime.block_on(nested).unwrap().unwrap().unwrap(), "deep");
     });
 }
@@ -67,13 +71,21 @@ fn a_handle_tells_its_id_name_and_whether_it_is_done() {
         let mut task = Builder::new().name("baker").spawn_on(future, runtime.handle());
         let id = task.id();
         let text = format!("{task:?}");
-        assert!(text.contains(&format!("{id:?}")) && text.contains("\"baker\"") && text.contains("false"), "{text}");
+        assert!(
+            text.contains(&format!("{id:?}"))
+                && text.contains("\"baker\"")
+                && text.contains("false"),
+            "{text}"
+        );
         assert_eq!(format!("{id:?}"), format!("Id({id})"));
         assert!(!task.is_finished());
         gate.open();
         assert_eq!(runtime.block_on(&mut task).unwrap(), Some(id), "the task knows its number");
         assert_eq!(task.id(), id);
-        assert!(format!("{task:?}").contains("true"), "its name is gone by now, but it can be printed: {task:?}");
+        assert!(
+            format!("{task:?}").contains("true"),
+            "its name is gone by now, but it can be printed: {task:?}"
+        );
         assert_eq!(try_id(), None, "no task runs here");
         assert_eq!(runtime.block_on(async { try_id() }), None, "`block_on` runs no task");
     });
@@ -82,7 +94,8 @@ fn a_handle_tells_its_id_name_and_whether_it_is_done() {
 #[test]
 fn ids_are_unique_wherever_tasks_are_spawned() {
     with_runtimes(|runtime| {
-        let inside = runtime.spawn(async { (0..200).map(|_| giveway::spawn(async {}).id()).collect::<Vec<_>>() });
+        let inside = runtime
+            .spawn(async { (0..200).map(|_| giveway::spawn(async {}).id()).collect::<Vec<_>>() });
         let mut ids = runtime.block_on(inside).unwrap();
         let threads = [(); 2].map(|()| {
             let handle = runtime.handle().clone();
@@ -108,7 +121,11 @@ fn a_handle_may_be_polled_by_one_waker_and_then_by_another() {
         assert!(matches!(std::pin::Pin::new(&mut task).poll(&mut cx), Poll::Pending));
         gate.open();
         let task = runtime.spawn(task);
-        assert_eq!(runtime.block_on(task).unwrap().unwrap(), 1, "the last waker is the one that is woken");
+        assert_eq!(
+            runtime.block_on(task).unwrap().unwrap(),
+            1,
+            "the last waker is the one that is woken"
+        );
     });
 }
 
@@ -137,7 +154,11 @@ fn a_spawn_goes_to_the_current_runtime() {
         (own, other, giveway::spawn(here()))
     }));
     let (own, other, entered) = both.unwrap();
-    assert_eq!((own, other, run(entered)), (3, 5, 5), "a guard counts for more than the worker's own runtime");
+    assert_eq!(
+        (own, other, run(entered)),
+        (3, 5, 5),
+        "a guard counts for more than the worker's own runtime"
+    );
     // In `block_on`; and after it no runtime is current.
     assert_eq!(three.block_on(async { giveway::spawn(here()).await }).unwrap(), 3);
     assert!(Handle::try_current().is_none());
@@ -190,7 +211,10 @@ fn a_forgotten_guard_holds_until_its_thread_ends_and_does_no_harm() {
         std::mem::forget(runtime.enter());
         drop(runtime);
         let task = giveway::spawn(async {});
-        assert!(futures::executor::block_on(task).unwrap_err().is_cancelled(), "it is still entered, and shut down");
+        assert!(
+            futures::executor::block_on(task).unwrap_err().is_cancelled(),
+            "it is still entered, and shut down"
+        );
     })
     .join()
     .unwrap();
@@ -203,8 +227,9 @@ fn outside_of_any_runtime_the_default_one_serves() {
         assert!(Handle::try_current().is_none());
         let task = giveway::spawn(async { Handle::try_current().is_some() });
         assert!(giveway::block_on(task).unwrap());
-        let threads =
-            [(); 4].map(|()| thread::spawn(|| giveway::block_on(async { giveway::spawn(here()).await.unwrap() })));
+        let threads = [(); 4].map(|()| {
+            thread::spawn(|| giveway::block_on(async { giveway::spawn(here()).await.unwrap() }))
+        });
         let counts: HashSet<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert_eq!(counts.len(), 1, "there is one default runtime");
     })
@@ -216,7 +241,8 @@ fn outside_of_any_runtime_the_default_one_serves() {
 fn handles_serve_libraries_that_spawn_through_futures_traits() {
     with_runtimes(|runtime| {
         let (sent, answers) = mpsc::channel();
-        SpawnExt::spawn(runtime.handle(), async move { sent.send(try_id().is_some()).unwrap() }).unwrap();
+        SpawnExt::spawn(runtime.handle(), async move { sent.send(try_id().is_some()).unwrap() })
+            .unwrap();
         assert!(recv(&answers));
         let spawner: &dyn futures::task::Spawn = runtime.handle();
         let remote = spawner.spawn_with_handle(async { 8 }).unwrap();
@@ -233,7 +259,12 @@ fn tasks_are_spawned_from_destructors_and_hooks() {
         let sent = from_hook.clone();
         giveway::spawn(async move { sent.send("hook").unwrap() });
     };
-    let runtime = giveway::Builder::new().workers(2).max_spare_workers(0).on_thread_start(hook).build().unwrap();
+    let runtime = giveway::Builder::new()
+        .workers(2)
+        .max_spare_workers(0)
+        .on_thread_start(hook)
+        .build()
+        .unwrap();
     assert_eq!((recv(&answers), recv(&answers)), ("hook", "hook"));
     let wakers = Wakers::default();
     let task = runtime.spawn(wakers.park(on_drop(move || {

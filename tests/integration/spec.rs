@@ -99,7 +99,11 @@ fn s1_no_task_is_polled_by_two_workers_at_once() {
                             giveway::spawn(async move { waker.wake() });
                             polls += 1;
                             assert!(inside.swap(false, SeqCst));
-                            if polls == 3 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                            if polls == 3 {
+                                std::task::Poll::Ready(())
+                            } else {
+                                std::task::Poll::Pending
+                            }
                         })
                         .await;
                     }
@@ -215,8 +219,9 @@ fn f4_a_ping_pong_through_the_slot_does_not_starve_the_deque() {
             let (there, arrivals) = async_channel::bounded::<()>(1);
             let (back, returns) = async_channel::bounded::<()>(1);
             let stop = Arc::new(AtomicBool::new(false));
-            let pong =
-                giveway::spawn(async move { while arrivals.recv().await.is_ok() && back.send(()).await.is_ok() {} });
+            let pong = giveway::spawn(async move {
+                while arrivals.recv().await.is_ok() && back.send(()).await.is_ok() {}
+            });
             let ping = giveway::spawn({
                 let stop = stop.clone();
                 async move {

@@ -4,8 +4,8 @@
 use futures::task::Spawn;
 use giveway::task::{AbortHandle, Builder, JoinHandle};
 use giveway_tests::{
-    Alive, Gate, Wakers, dawdle, drain, each_runtime, eventually, hold, isolated, on_drop, recv, rounds, runtime,
-    watch, worker_counts,
+    Alive, Gate, Wakers, dawdle, drain, each_runtime, eventually, hold, isolated, on_drop, recv,
+    rounds, runtime, watch, worker_counts,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -56,7 +56,9 @@ fn destructors_may_spawn() {
         assert_eq!(Arc::strong_count(&alive), 1);
         let outcomes = drain(&outcomes);
         assert_eq!(outcomes.len(), 100);
-        outcomes.into_iter().for_each(|task| assert!(futures::executor::block_on(task).unwrap_err().is_cancelled()));
+        outcomes.into_iter().for_each(|task| {
+            assert!(futures::executor::block_on(task).unwrap_err().is_cancelled())
+        });
     });
 }
 
@@ -86,7 +88,8 @@ fn destructors_may_drop_and_abort_other_tasks_and_drop_handles() {
         let (alive, wakers) = (Alive::default(), Wakers::default());
         let others: Arc<Mutex<Vec<Task>>> = Arc::default();
         for i in 0..60 {
-            let (alive, others_of_it, handle) = (alive.clone(), others.clone(), runtime.handle().clone());
+            let (alive, others_of_it, handle) =
+                (alive.clone(), others.clone(), runtime.handle().clone());
             let task = runtime.spawn(wakers.park(on_drop(move || {
                 let _alive = alive;
                 let other = others_of_it.lock().unwrap().pop();
@@ -200,7 +203,8 @@ fn threads_may_drop_the_last_waker_while_the_runtime_is_dropped() {
             eventually(|| wakers.len() == 64);
             let mut kept = wakers.take();
             let (left, right) = (kept.split_off(32), kept);
-            let threads = [left, right].map(|wakers| thread::spawn(|| wakers.into_iter().for_each(drop)));
+            let threads =
+                [left, right].map(|wakers| thread::spawn(|| wakers.into_iter().for_each(drop)));
             drop(runtime);
             assert_eq!(Arc::strong_count(&alive), 1);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -230,7 +234,11 @@ fn threads_may_spawn_while_the_runtime_is_dropped() {
         });
         drop(runtime);
         storm.end();
-        assert_eq!(Arc::strong_count(&alive), 1, "what was spawned into the closing runtime was dropped too");
+        assert_eq!(
+            Arc::strong_count(&alive),
+            1,
+            "what was spawned into the closing runtime was dropped too"
+        );
     });
 }
 
@@ -257,32 +265,35 @@ fn threads_may_spawn_named_tasks_while_the_runtime_is_dropped() {
 /// for everything that is registered, and no thread would tell it of the end of a refused task.
 #[test]
 fn a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_ever() {
-    isolated("teardown::a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_ever", || {
-        each_runtime(1, |runtime| {
-            let (busy, gate) = (Gate::new(), Gate::new());
-            runtime.spawn({
-                let (busy, gate) = (busy.clone(), gate.clone());
-                async move {
-                    busy.open();
-                    gate.wait();
-                }
+    isolated(
+        "teardown::a_refused_named_task_with_a_slow_destructor_does_not_hold_up_shutdown_for_ever",
+        || {
+            each_runtime(1, |runtime| {
+                let (busy, gate) = (Gate::new(), Gate::new());
+                runtime.spawn({
+                    let (busy, gate) = (busy.clone(), gate.clone());
+                    async move {
+                        busy.open();
+                        gate.wait();
+                    }
+                });
+                busy.wait();
+                let handle = runtime.handle().clone();
+                let dropper = thread::spawn(move || drop(runtime));
+                eventually(|| handle.status().is_err());
+                // This task is refused, so this destructor runs on this thread, in the spawn. It
+                // lets the last worker's poll return, and then gives that worker time to find
+                // nothing left but this task.
+                let refused = on_drop(move || {
+                    gate.open();
+                    dawdle(2_000);
+                });
+                let task = Builder::new().name("refused").spawn_on(hold(refused), &handle);
+                assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+                dropper.join().unwrap();
             });
-            busy.wait();
-            let handle = runtime.handle().clone();
-            let dropper = thread::spawn(move || drop(runtime));
-            eventually(|| handle.status().is_err());
-            // This task is refused, so this destructor runs on this thread, in the spawn. It lets
-            // the last worker's poll return, and then gives that worker time to find nothing left
-            // but this task.
-            let refused = on_drop(move || {
-                gate.open();
-                dawdle(2_000);
-            });
-            let task = Builder::new().name("refused").spawn_on(hold(refused), &handle);
-            assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
-            dropper.join().unwrap();
-        });
-    });
+        },
+    );
 }
 
 /// A thread-stop hook runs after its worker has left. It may wake tasks that other workers have not
@@ -319,30 +330,33 @@ fn a_thread_stop_hook_may_wake_and_spawn() {
 /// In a process of its own, because a fault would be a use after free.
 #[test]
 fn a_detached_task_that_nobody_can_wake_is_dropped_at_the_latest_with_the_runtime() {
-    isolated("teardown::a_detached_task_that_nobody_can_wake_is_dropped_at_the_latest_with_the_runtime", || {
-        each_runtime(1, |runtime| {
-            let (done, all_polled) = mpsc::channel();
-            let (alive, held) = (Alive::default(), Alive::default());
-            let (of_tasks, of_churn) = (alive.clone(), held.clone());
-            runtime.spawn(async move {
-                for _ in 0..200 {
-                    let (held, done) = (of_tasks.clone(), done.clone());
-                    drop(giveway::spawn(async move {
-                        let _held = held;
-                        done.send(()).unwrap();
-                        std::future::pending::<()>().await;
-                    }));
-                }
-                drop(of_churn);
+    isolated(
+        "teardown::a_detached_task_that_nobody_can_wake_is_dropped_at_the_latest_with_the_runtime",
+        || {
+            each_runtime(1, |runtime| {
+                let (done, all_polled) = mpsc::channel();
+                let (alive, held) = (Alive::default(), Alive::default());
+                let (of_tasks, of_churn) = (alive.clone(), held.clone());
+                runtime.spawn(async move {
+                    for _ in 0..200 {
+                        let (held, done) = (of_tasks.clone(), done.clone());
+                        drop(giveway::spawn(async move {
+                            let _held = held;
+                            done.send(()).unwrap();
+                            std::future::pending::<()>().await;
+                        }));
+                    }
+                    drop(of_churn);
+                });
+                (0..200).for_each(|_| recv(&all_polled));
+                // Overwrites memory that may have been freed, so that a use after free does not
+                // find the old contents.
+                let churn: Vec<_> = (0..2_000).map(|_| vec![0x55_u8; 160]).collect();
+                assert!(runtime.handle().status().is_ok());
+                drop(runtime);
+                assert_eq!(Arc::strong_count(&alive), 1, "their destructors ran");
+                drop((churn, held));
             });
-            (0..200).for_each(|_| recv(&all_polled));
-            // Overwrites memory that may have been freed, so that a use after free does not find
-            // the old contents.
-            let churn: Vec<_> = (0..2_000).map(|_| vec![0x55_u8; 160]).collect();
-            assert!(runtime.handle().status().is_ok());
-            drop(runtime);
-            assert_eq!(Arc::strong_count(&alive), 1, "their destructors ran");
-            drop((churn, held));
-        });
-    });
+        },
+    );
 }

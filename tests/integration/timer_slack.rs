@@ -13,7 +13,9 @@ use std::thread;
 fn slack() -> i32 {
     // SAFETY: `PR_GET_TIMERSLACK` takes no pointer and writes no memory: it returns a setting of
     // the calling thread.
-    unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong) }
+    unsafe {
+        libc::prctl(libc::PR_GET_TIMERSLACK, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong)
+    }
 }
 
 /// Returns the timer slack of a new thread and of a new process.
@@ -44,7 +46,8 @@ fn threads_and_processes_that_a_task_starts_have_the_slack_that_the_process_had(
 fn threads_that_a_start_hook_starts_have_it_too() {
     let (before, (told, starts)) = (slack(), std::sync::mpsc::channel());
     let hook = move || told.send(thread::spawn(slack).join().unwrap()).unwrap();
-    let runtime = Builder::new().workers(2).max_spare_workers(0).on_thread_start(hook).build().unwrap();
+    let runtime =
+        Builder::new().workers(2).max_spare_workers(0).on_thread_start(hook).build().unwrap();
     assert_eq!((starts.recv(), starts.recv()), (Ok(before), Ok(before)));
     drop(runtime);
 }
@@ -54,7 +57,13 @@ fn a_slack_that_a_task_sets_for_its_worker_stays() {
     on_one_worker(async {
         // SAFETY: `PR_SET_TIMERSLACK` takes no pointer: it changes a setting of the calling thread.
         unsafe {
-            libc::prctl(libc::PR_SET_TIMERSLACK, 123_456 as c_ulong, 0 as c_ulong, 0 as c_ulong, 0 as c_ulong);
+            libc::prctl(
+                libc::PR_SET_TIMERSLACK,
+                123_456 as c_ulong,
+                0 as c_ulong,
+                0 as c_ulong,
+                0 as c_ulong,
+            );
         }
         sleep(Duration::from_millis(1)).await;
         assert_eq!(slack(), 123_456);

@@ -2,7 +2,8 @@
 
 use futures::task::AtomicWaker;
 use giveway_tests::{
-    Alive, Gate, Wakers, dawdle, drain, eventually, recv, rounds, watch, with_runtimes, with_runtimes_of,
+    Alive, Gate, Wakers, dawdle, drain, eventually, recv, rounds, watch, with_runtimes,
+    with_runtimes_of,
 };
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -47,7 +48,8 @@ fn a_task_woken_into_the_slot_of_a_rogue_poll_is_taken_by_another_worker() {
             let (waits, woken) = (Gate::new(), Gate::new());
             let flag = Arc::new(AtomicBool::new(false));
             let sleeper = runtime.spawn({
-                let (wake, waits, woken, flag) = (wake.clone(), waits.clone(), woken.clone(), flag.clone());
+                let (wake, waits, woken, flag) =
+                    (wake.clone(), waits.clone(), woken.clone(), flag.clone());
                 poll_fn(move |cx| {
                     wake.register(cx.waker());
                     waits.open();
@@ -133,7 +135,8 @@ fn a_stampede_of_wakes_loses_none() {
     const THREADS: usize = 4;
     const WAKES: usize = 2_000;
     with_runtimes(|runtime| {
-        let wakers: Arc<Vec<(AtomicWaker, AtomicUsize)>> = Arc::new((0..3).map(|_| Default::default()).collect());
+        let wakers: Arc<Vec<(AtomicWaker, AtomicUsize)>> =
+            Arc::new((0..3).map(|_| Default::default()).collect());
         let tasks: Vec<_> = (0..wakers.len())
             .map(|i| {
                 let (wakers, inside) = (wakers.clone(), AtomicBool::new(false));
@@ -241,8 +244,9 @@ fn bursts_from_many_threads_all_run() {
             for thread in 0..4 {
                 scope.spawn(move || {
                     for burst in rounds(100) {
-                        let tasks: Vec<_> =
-                            (0..1 + (burst + thread) % 5).map(|i| runtime.spawn(async move { i })).collect();
+                        let tasks: Vec<_> = (0..1 + (burst + thread) % 5)
+                            .map(|i| runtime.spawn(async move { i }))
+                            .collect();
                         for (i, task) in tasks.into_iter().enumerate() {
                             assert_eq!(runtime.block_on(task).unwrap(), i);
                         }
@@ -306,7 +310,8 @@ fn a_future_that_moves_between_tasks_is_woken_where_it_is() {
         let first = runtime.spawn({
             let moved = moved.clone();
             poll_fn(move |cx| {
-                let pending = moved.lock().unwrap().as_mut().unwrap().as_mut().poll(cx).is_pending();
+                let pending =
+                    moved.lock().unwrap().as_mut().unwrap().as_mut().poll(cx).is_pending();
                 Poll::Ready(pending)
             })
         });
@@ -392,7 +397,9 @@ fn a_chain_of_wakes_goes_through() {
         let (first, mut previous) = async_channel::bounded::<usize>(1);
         for _ in 0..500 {
             let (sender, next) = async_channel::bounded(1);
-            runtime.spawn(async move { sender.send(previous.recv().await.unwrap() + 1).await.unwrap() });
+            runtime.spawn(
+                async move { sender.send(previous.recv().await.unwrap() + 1).await.unwrap() },
+            );
             previous = next;
         }
         first.send_blocking(0).unwrap();
@@ -439,7 +446,9 @@ fn stray_unparks_do_no_harm() {
         let (sender, threads) = mpsc::channel();
         for _ in 0..8 {
             let sender = sender.clone();
-            runtime.block_on(runtime.spawn(async move { sender.send(thread::current()).unwrap() })).unwrap();
+            runtime
+                .block_on(runtime.spawn(async move { sender.send(thread::current()).unwrap() }))
+                .unwrap();
         }
         drop(sender);
         let threads = drain(&threads);
@@ -447,7 +456,9 @@ fn stray_unparks_do_no_harm() {
         for _ in 0..100 {
             threads.iter().for_each(thread::Thread::unpark);
             thread::current().unpark();
-            runtime.block_on(async { giveway::spawn(async { thread::current().unpark() }).await }).unwrap();
+            runtime
+                .block_on(async { giveway::spawn(async { thread::current().unpark() }).await })
+                .unwrap();
             ran.fetch_add(1, Relaxed);
         }
         assert_eq!(ran.load(Relaxed), 100);

@@ -38,13 +38,18 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
     }
     let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(VARIABLE, test);
-    command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let child = command.spawn().expect("a child process starts");
     let waiting = WaitingFor::child(child.id());
     let pid = child.id().cast_signed();
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || done.send(child.wait_with_output()));
-    let Some(output) = waiting.patience().keep_trying(|pause| ended.recv_timeout(pause).ok()) else {
+    let Some(output) = waiting.patience().keep_trying(|pause| ended.recv_timeout(pause).ok())
+    else {
         // SAFETY: the call takes no pointer. `pid` names the child and no other process: its number
         // is not reused before the child is reaped, and the thread above, which reaps it, has not.
         unsafe { libc::kill(pid, libc::SIGKILL) };
@@ -52,8 +57,13 @@ pub fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) -> 
         panic!("the child of {test} did not end, something hangs: {output:?}");
     };
     let output = output.expect("a child process can be waited for");
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    assert!(text.contains("running 1 test"), "the child did not find {test}; is its name right?\n{text}");
+    let text = [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .concat();
+    assert!(
+        text.contains("running 1 test"),
+        "the child did not find {test}; is its name right?\n{text}"
+    );
     Some(Child { status: output.status, output: text })
 }
 

@@ -19,7 +19,12 @@ impl Endless {
     /// Spawns `tasks` tasks with `builder`, and returns when at least `begun` of them are in their
     /// polls.
     #[track_caller]
-    pub fn start(runtime: &Runtime, builder: impl Fn() -> Builder, tasks: usize, begun: usize) -> Self {
+    pub fn start(
+        runtime: &Runtime,
+        builder: impl Fn() -> Builder,
+        tasks: usize,
+        begun: usize,
+    ) -> Self {
         let (stop, counter) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let poll = || {
             let (stop, counter) = (stop.clone(), counter.clone());

@@ -36,7 +36,10 @@ pub const HANG: Duration = Duration::from_secs(24 * 3600);
 /// `1,2,8,64`), or else 1, 2 and 8.
 pub fn worker_counts() -> Vec<usize> {
     match std::env::var("GIVEWAY_TEST_WORKERS") {
-        Ok(list) => list.split(',').map(|n| n.trim().parse().expect("GIVEWAY_TEST_WORKERS lists numbers")).collect(),
+        Ok(list) => list
+            .split(',')
+            .map(|n| n.trim().parse().expect("GIVEWAY_TEST_WORKERS lists numbers"))
+            .collect(),
         Err(_) => vec![1, 2, 8],
     }
 }
@@ -64,7 +67,8 @@ pub fn each_runtime(least: usize, test: impl Fn(giveway::Runtime)) {
 }
 
 fn each_watched(least: usize, test: impl Fn(giveway::Runtime, &Watch)) {
-    let mut counts: Vec<_> = worker_counts().into_iter().map(|workers| workers.max(least)).collect();
+    let mut counts: Vec<_> =
+        worker_counts().into_iter().map(|workers| workers.max(least)).collect();
     counts.dedup();
     for workers in counts {
         let watch = watch();
@@ -103,7 +107,9 @@ impl Gate {
     #[track_caller]
     pub fn wait(&self) {
         let (open, opened) = &*self.0;
-        let is_open = |pause| *opened.wait_timeout_while(open.lock().unwrap(), pause, |open| !*open).unwrap().0;
+        let is_open = |pause| {
+            *opened.wait_timeout_while(open.lock().unwrap(), pause, |open| !*open).unwrap().0
+        };
         let came = Patience::new().keep_trying(|pause| is_open(pause).then_some(()));
         assert!(came.is_some(), "a gate was not opened: something hangs");
     }

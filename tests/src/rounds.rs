@@ -21,5 +21,7 @@ pub fn rounds(most: usize) -> impl Iterator<Item = usize> {
 /// offer may take a few milliseconds.
 pub fn dawdle(times: usize) {
     let start = Instant::now();
-    (0..times).take_while(|_| start.elapsed() < Duration::from_millis(1)).for_each(|_| std::thread::yield_now());
+    (0..times)
+        .take_while(|_| start.elapsed() < Duration::from_millis(1))
+        .for_each(|_| std::thread::yield_now());
 }

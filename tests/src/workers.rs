@@ -25,7 +25,8 @@ where
 /// Calls `test` with a runtime of each worker count, at least `least`. Its yield points look at
 /// other workers' queues only after an interrupt: the interval of their timed look is an hour.
 pub fn each_strict(least: usize, test: impl Fn(Runtime)) {
-    let mut counts: Vec<_> = worker_counts().into_iter().map(|workers| workers.max(least)).collect();
+    let mut counts: Vec<_> =
+        worker_counts().into_iter().map(|workers| workers.max(least)).collect();
     counts.dedup();
     for workers in counts {
         let _watch = watch();
@@ -55,7 +56,12 @@ pub fn block_in_place(handle: &Handle, tasks: usize, gate: &Gate) -> Vec<JoinHan
 }
 
 #[track_caller]
-fn spawn_waiting(handle: &Handle, tasks: usize, gate: &Gate, how: fn(&dyn Fn())) -> Vec<JoinHandle<()>> {
+fn spawn_waiting(
+    handle: &Handle,
+    tasks: usize,
+    gate: &Gate,
+    how: fn(&dyn Fn()),
+) -> Vec<JoinHandle<()>> {
     let (started, starts) = mpsc::channel();
     let spawn_one = || {
         let (gate, started) = (gate.clone(), started.clone());

@@ -7,7 +7,8 @@ use std::path::Path;
 use xshell::{Shell, cmd};
 
 /// Auto traits that users rely on. The others (`Freeze`, `UnsafeUnpin`) are the compiler's own.
-const AUTO_TRAITS: [&str; 5] = ["marker::Send", "marker::Sync", "marker::Unpin", "UnwindSafe", "RefUnwindSafe"];
+const AUTO_TRAITS: [&str; 5] =
+    ["marker::Send", "marker::Sync", "marker::Unpin", "UnwindSafe", "RefUnwindSafe"];
 
 /// Compares each public crate with its list, or writes the list.
 ///
@@ -29,7 +30,8 @@ pub(crate) fn run(sh: &Shell, update: bool) -> Result<()> {
             complaints.push(format!("{path}:\n{}", difference(&before, &now).join("\n")));
         }
     }
-    let lists: BTreeSet<_> = public_packages().map(|package| format!("docs/api/{}.txt", package.name)).collect();
+    let lists: BTreeSet<_> =
+        public_packages().map(|package| format!("docs/api/{}.txt", package.name)).collect();
     let stray = FILES.iter().filter(|file| file.starts_with("docs/api/") && !lists.contains(*file));
     complaints.extend(stray.map(|file| format!("{file}: there is no public crate of that name")));
     crate::expect_none(
@@ -50,7 +52,8 @@ fn is_known_compiler(sh: &Shell) -> Result<bool> {
 /// Has rustdoc describe a crate in JSON, with all features.
 fn describe(sh: &Shell, package: &str, crate_name: &str) -> Result<std::path::PathBuf> {
     let target = crate::soak::target_folder().join("rustdoc-json");
-    cmd!(sh, "cargo rustdoc --locked --lib --all-features -Zunstable-options --output-format json --package {package}")
+    let json = ["-Zunstable-options", "--output-format", "json"];
+    cmd!(sh, "cargo rustdoc --locked --lib --all-features {json...} --package {package}")
         .env("CARGO_TARGET_DIR", &target)
         .env("RUSTC_BOOTSTRAP", "1")
         .env_remove("RUSTFLAGS")
@@ -71,14 +74,16 @@ fn list(description: &Path) -> Result<String> {
     };
     let items = lines(builder().omit_auto_trait_impls(true))?;
     let all = lines(builder())?;
-    let is_ours = |line: &&String| AUTO_TRAITS.iter().any(|name| line.contains(&format!("{name} for")));
+    let is_ours =
+        |line: &&String| AUTO_TRAITS.iter().any(|name| line.contains(&format!("{name} for")));
     let auto = all.difference(&items).filter(is_ours);
     Ok(items.iter().chain(auto).flat_map(|line| [line, "\n"]).collect())
 }
 
 /// Returns the lines that are in only one of two lists, with `-` and `+`.
 fn difference(before: &str, now: &str) -> Vec<String> {
-    let (before, now): (BTreeSet<_>, BTreeSet<_>) = (before.lines().collect(), now.lines().collect());
+    let (before, now): (BTreeSet<_>, BTreeSet<_>) =
+        (before.lines().collect(), now.lines().collect());
     let removed = before.difference(&now).map(|line| (*line, '-'));
     let added = now.difference(&before).map(|line| (*line, '+'));
     let mut lines: Vec<_> = removed.chain(added).collect();

@@ -1,4 +1,5 @@
-//! The checks of the repository, by name. `cargo xtask` lists them; `cargo xtask ci` runs all that must pass before a change lands.
+//! The checks of the repository, by name. `cargo xtask` lists them; `cargo xtask ci` runs all that
+//! must pass before a change lands.
 
 mod api;
 mod ci;
@@ -22,7 +23,8 @@ usage: cargo xtask COMMAND
   api [--update]            compares the public API with docs/api, or writes it there
   docs                      names, links, commands, and tables in comments and pages
   soak [TIMES] [--loaded]   the tests TIMES in a row; --loaded: beside three endless loops
-  chaos [--sanitize] [ARGS] everything that a program may do to a runtime, at random (--for 8h, --seed N)
+  chaos [--sanitize] [ARGS] everything that a program may do to a runtime, at random (--for 8h, \
+                     --seed N)
   sanitize [ARGS]           the tests under AddressSanitizer; needs a nightly toolchain";
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
-//! Weakens one ordering, one second look or one step of a protocol at a time, in a copy of the tree,
-//! and expects the loom models that guard it to fail. A model that passes with its mutation proves
-//! nothing.
+//! Weakens one ordering, one second look or one step of a protocol at a time, in a copy of the
+//! tree, and expects the loom models that guard it to fail. A model that passes with its mutation
+//! proves nothing.
 
 use crate::workspace::{FILES, root};
 use anyhow::{Context, Result, ensure};
@@ -33,9 +33,13 @@ struct Mutation {
 /// Runs the mutations that `only` names, or whose model it names, or all.
 pub(crate) fn run(sh: &Shell, only: Option<&str>) -> Result<()> {
     let text = crate::workspace::read("xtask/mutations.toml");
-    let mut mutations = toml::from_str::<Mutations>(&text).context("xtask/mutations.toml")?.mutation;
+    let mut mutations =
+        toml::from_str::<Mutations>(&text).context("xtask/mutations.toml")?.mutation;
     if let Some(only) = only {
-        mutations.iter_mut().filter(|one| one.name != only).for_each(|one| one.models.retain(|model| model == only));
+        mutations
+            .iter_mut()
+            .filter(|one| one.name != only)
+            .for_each(|one| one.models.retain(|model| model == only));
         mutations.retain(|one| !one.models.is_empty());
         ensure!(!mutations.is_empty(), "no mutation and no model is named `{only}`");
     }
@@ -70,14 +74,20 @@ impl Mutation {
         };
         sh.write_file(path, mutated)?;
         let package = if self.file.starts_with("io/") { "giveway-io" } else { "giveway" };
-        let build = cmd!(sh, "cargo test -q --release -p {package} --lib --no-run").quiet().ignore_status().output()?;
+        let build = cmd!(sh, "cargo test -q --release -p {package} --lib --no-run")
+            .quiet()
+            .ignore_status()
+            .output()?;
         if !build.status.success() {
             let errors = String::from_utf8_lossy(&build.stderr);
             return Ok(vec![format!("{}: does not compile: {errors}", self.name)]);
         }
         let mut faults = Vec::new();
         for model in &self.models {
-            let test = cmd!(sh, "timeout 120 cargo test -q --release -p {package} --lib -- models::{model}");
+            let test = cmd!(
+                sh,
+                "timeout 120 cargo test -q --release -p {package} --lib -- models::{model}"
+            );
             if test.quiet().ignore_status().output()?.status.success() {
                 faults.push(format!("{}: the model {model} passes", self.name));
             } else {
@@ -92,7 +102,8 @@ impl Mutation {
         for (find, replace) in &self.edits {
             let functions = functions(&text, &self.function)?;
             ensure!(!functions.is_empty(), "{} has no function `{}`", self.file, self.function);
-            let found: Vec<_> = functions.into_iter().flat_map(|range| matches(&text, range, find)).collect();
+            let found: Vec<_> =
+                functions.into_iter().flat_map(|range| matches(&text, range, find)).collect();
             ensure!(!found.is_empty(), "`{}` has no `{find}`", self.function);
             for range in found.into_iter().rev() {
                 text.replace_range(range, replace);

@@ -34,7 +34,7 @@ impl Drop for Load {
     }
 }
 
-/// Runs the README's test command `TIMES` in a row (20 if not given), and stops at the first failure.
+/// Runs the README's test command `TIMES` in a row (by default 20), and stops at the first failure.
 pub(crate) fn suite(sh: &Shell, args: &[String]) -> Result<()> {
     let mut times = 20;
     let mut load = None;
@@ -43,7 +43,10 @@ pub(crate) fn suite(sh: &Shell, args: &[String]) -> Result<()> {
     for arg in args {
         match &**arg {
             "--loaded" => load = Some(Load::start()?),
-            number => times = number.parse().with_context(|| format!("`{number}` is no number of rounds"))?,
+            number => {
+                times =
+                    number.parse().with_context(|| format!("`{number}` is no number of rounds"))?
+            }
         }
     }
     for round in 1..=times {
@@ -68,11 +71,15 @@ pub(crate) fn suite(sh: &Shell, args: &[String]) -> Result<()> {
 /// Runs the chaos soak. Its `main.rs` says what it does and what it checks.
 pub(crate) fn chaos(sh: &Shell, args: &[String]) -> Result<()> {
     let (sanitized, args): (Vec<_>, Vec<_>) = args.iter().partition(|arg| *arg == "--sanitize");
-    let (sanitizer, toolchain) =
-        if sanitized.is_empty() { (None, None) } else { (Some(Sanitizer::new(sh)?), Some("+nightly")) };
+    let (sanitizer, toolchain) = if sanitized.is_empty() {
+        (None, None)
+    } else {
+        (Some(Sanitizer::new(sh)?), Some("+nightly"))
+    };
     let target: Vec<String> = sanitizer.as_ref().map(Sanitizer::target).unwrap_or_default();
     let _variables = sanitizer.map(|sanitizer| sanitizer.enter(sh));
-    cmd!(sh, "cargo {toolchain...} run --release {target...} -p giveway-chaos -- {args...}").run()?;
+    cmd!(sh, "cargo {toolchain...} run --release {target...} -p giveway-chaos -- {args...}")
+        .run()?;
     Ok(())
 }
 
@@ -94,8 +101,8 @@ pub(crate) fn sanitize(sh: &Shell, args: &[String]) -> Result<()> {
     let target = sanitizer.target();
     let _variables = sanitizer.enter(sh);
     let skip = NOT_SANITIZED.iter().flat_map(|test| ["--skip", test]);
-    cmd!(sh, "cargo +nightly test {target...} -p giveway -p giveway-tests --lib --tests -- {skip...} {args...}")
-        .run()?;
+    let tests = ["-p", "giveway", "-p", "giveway-tests", "--lib", "--tests"];
+    cmd!(sh, "cargo +nightly test {target...} {tests...} -- {skip...} {args...}").run()?;
     Ok(())
 }
 
@@ -107,7 +114,10 @@ struct Sanitizer {
 impl Sanitizer {
     fn new(sh: &Shell) -> Result<Self> {
         let version = cmd!(sh, "rustc -vV").quiet().read()?;
-        let target = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names its host")?;
+        let target = version
+            .lines()
+            .find_map(|line| line.strip_prefix("host: "))
+            .context("rustc names its host")?;
         Ok(Self { target: target.to_owned() })
     }
 

@@ -8,7 +8,9 @@ use walkdir::{DirEntry, WalkDir};
 
 /// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("this package is a folder of the workspace")
 }
 
 /// Every file, relative to the root. Found without git, so that an unpacked archive can be checked

@@ -9,7 +9,7 @@
 //! An executor of one task, which counts how often the task gave way:
 //!
 //! ```
-//! use giveway_yield::host::{with_host, Host, Signs, Ticket};
+//! use giveway_yield::host::{Host, Signs, Ticket, with_host};
 //! use std::cell::Cell;
 //! use std::future::Future;
 //! use std::num::NonZeroU64;
@@ -192,7 +192,10 @@ impl Signs<'_> {
         // Ordering: relaxed, here and in `somebody_idle`. The partners are the host's stores to
         // these words, and no other data is read because of them. An answer is out of date as soon
         // as it is given; a yield point that just misses a change sees it the next time.
-        if self.asked.load(Relaxed) || self.queued[0].load(Relaxed) != 0 || self.queued[1].load(Relaxed) != 0 {
+        if self.asked.load(Relaxed)
+            || self.queued[0].load(Relaxed) != 0
+            || self.queued[1].load(Relaxed) != 0
+        {
             return false;
         }
         let left = self.countdown.load(Relaxed);
@@ -249,7 +252,8 @@ static EMPTY: AtomicUsize = AtomicUsize::new(0);
 static NEVER: AtomicBool = AtomicBool::new(false);
 static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 
-const NO_HOST: Signs<'static> = Signs { idle: &IDLE, asked: &NEVER, queued: [&EMPTY, &EMPTY], countdown: &NO_COUNT };
+const NO_HOST: Signs<'static> =
+    Signs { idle: &IDLE, asked: &NEVER, queued: [&EMPTY, &EMPTY], countdown: &NO_COUNT };
 
 /// The host that answers the yield points of a thread, and its signs. Only that thread uses it.
 #[derive(Clone)]
@@ -312,7 +316,8 @@ pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
     // none keeps them or returns them out of the module. `put_back` takes them out of `SEAT` before
     // the borrow ends, whether `f` returns or panics.
     #[expect(unsafe_code, reason = "a borrow that the thread-local cannot express")]
-    let host: &'static dyn Host = unsafe { std::mem::transmute::<&dyn Host, &'static dyn Host>(host) };
+    let host: &'static dyn Host =
+        unsafe { std::mem::transmute::<&dyn Host, &'static dyn Host>(host) };
     let put_back = PutBack(SEAT.with(Seat::clone));
     let signs = host.signs();
     SEAT.with(|seat| {
@@ -475,8 +480,10 @@ mod tests {
     #[test]
     fn a_yield_point_asks_when_a_sign_says_so_or_the_countdown_has_run_out() {
         let (zero, queued) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (idle, asked, countdown) = (AtomicIsize::new(0), AtomicBool::new(false), AtomicU32::new(3));
-        let signs = Signs { idle: &idle, asked: &asked, queued: [&zero, &queued], countdown: &countdown };
+        let (idle, asked, countdown) =
+            (AtomicIsize::new(0), AtomicBool::new(false), AtomicU32::new(3));
+        let signs =
+            Signs { idle: &idle, asked: &asked, queued: [&zero, &queued], countdown: &countdown };
         assert!(signs.nothing_new());
         queued.store(1, Relaxed);
         assert!(!signs.nothing_new());

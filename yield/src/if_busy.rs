@@ -228,7 +228,10 @@ mod tests {
         with_host(&host, || {
             let mut turn = pin!(yield_now_if_busy());
             assert!(turn.as_mut().poll(&mut cx).is_pending());
-            assert!(turn.as_mut().poll(&mut cx).is_pending(), "polled again before the task has returned");
+            assert!(
+                turn.as_mut().poll(&mut cx).is_pending(),
+                "polled again before the task has returned"
+            );
             assert_eq!(host.notes.get(), 1);
             host.next_poll();
             assert!(turn.as_mut().poll(&mut cx).is_ready());
@@ -249,7 +252,11 @@ mod tests {
             assert_eq!(host.notes.get(), 1, "the other still waits");
             host.next_poll();
             drop(second);
-            assert_eq!(host.notes.get(), 0, "it has given way already, and owes nothing to a later poll");
+            assert_eq!(
+                host.notes.get(),
+                0,
+                "it has given way already, and owes nothing to a later poll"
+            );
         });
     }
 

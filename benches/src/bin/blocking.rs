@@ -42,7 +42,10 @@ fn start(workers: usize) {
 fn behind() {
     start(2);
     let rate = rounds_per_microsecond(2);
-    println!("A task is woken by one that then blocks its worker for 200 ms; it runs after, in milliseconds\n");
+    println!(
+        "A task is woken by one that then blocks its worker for 200 ms; it runs after, in \
+         milliseconds\n"
+    );
     println!("| | the other worker | median | max of {} |\n|---|---|---|---|", 4 * ROUNDS);
     for busy in [false, true] {
         let mut all = [Vec::new(), Vec::new(), Vec::new()];
@@ -53,7 +56,11 @@ fn behind() {
         }
         let other = if busy { "busy" } else { "idle" };
         for (name, mut took) in [Giveway::NAME, Tokio::NAME, Smol::NAME].into_iter().zip(all) {
-            println!("| {name} | {other} | {:.2} | {:.2} |", percentile(&mut took, 0.5), percentile(&mut took, 1.0));
+            println!(
+                "| {name} | {other} | {:.2} | {:.2} |",
+                percentile(&mut took, 0.5),
+                percentile(&mut took, 1.0)
+            );
         }
     }
 }
@@ -74,7 +81,10 @@ fn woken_behind<P: Peer>(busy: bool, rate: u64) -> Vec<f64> {
         let mut took = Vec::new();
         for _ in 0..4 {
             let (wake, woken) = oneshot::channel::<Instant>();
-            let waiter = P::spawn(async move { microseconds(woken.await.expect("it is sent").elapsed()) / 1e3 });
+            let waiter =
+                P::spawn(
+                    async move { microseconds(woken.await.expect("it is sent").elapsed()) / 1e3 },
+                );
             // Until the task waits.
             P::sleep(Duration::from_millis(5)).await;
             let blocker = P::spawn(async move {
@@ -98,7 +108,10 @@ fn place() {
         all[0].extend(queued_behind::<Giveway>());
         all[1].extend(queued_behind::<Tokio>());
     }
-    println!("\nTasks queued behind a `block_in_place` of 5 ms, one worker: they start after, in microseconds\n");
+    println!(
+        "\nTasks queued behind a `block_in_place` of 5 ms, one worker: they start after, in \
+         microseconds\n"
+    );
     println!("| | p50 | p99 | max |\n|---|---|---|---|");
     for (name, mut late) in [Giveway::NAME, Tokio::NAME].into_iter().zip(all) {
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| percentile(&mut late, part));
@@ -110,7 +123,8 @@ fn short_calls() {
     const CALLS: u32 = 20_000;
     let rate = rounds_per_microsecond(1);
     println!(
-        "`block_in_place` of a microsecond, {CALLS} times, {ROUNDS} rounds: what it costs beyond the call itself\n"
+        "`block_in_place` of a microsecond, {CALLS} times, {ROUNDS} rounds: what it costs beyond \
+         the call itself\n"
     );
     println!("| | calls | ns a call, median | context switches a call |\n|---|---|---|---|");
     for (calls, yields) in [("one after the other", false), ("once a poll", true)] {
@@ -128,7 +142,10 @@ fn short_calls() {
             );
         }
     }
-    println!("\n(A worker of tokio loses its core with the first call, and has none to lose until the poll ends.)");
+    println!(
+        "\n(A worker of tokio loses its core with the first call, and has none to lose until the \
+         poll ends.)"
+    );
 }
 
 /// Returns the nanoseconds that a call costs beyond itself, and its context switches. With `yields`
@@ -215,8 +232,20 @@ fn monitor() {
     load("2 polite loops of 20 µs", 2, false, 20, true);
     load("512 polite loops of 20 µs, and somebody waits for a connection", 512, true, 20, true);
     load("64 tasks that yield every 20 µs", 64, false, 20, false);
-    load("64 tasks that yield every 20 µs, and somebody waits for a connection", 64, true, 20, false);
-    load("2 tasks that yield every 5 ms, and somebody waits for a connection", 2, true, 5_000, false);
+    load(
+        "64 tasks that yield every 20 µs, and somebody waits for a connection",
+        64,
+        true,
+        20,
+        false,
+    );
+    load(
+        "2 tasks that yield every 5 ms, and somebody waits for a connection",
+        2,
+        true,
+        5_000,
+        false,
+    );
     load("nothing", 0, false, 20, false);
 }
 
@@ -226,7 +255,8 @@ fn monitor_time() -> (u64, u64) {
         let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
         if read("comm").trim() == "giveway-monitor" {
             let stat = read("schedstat");
-            let mut numbers = stat.split_ascii_whitespace().map(|number| number.parse().expect("a number"));
+            let mut numbers =
+                stat.split_ascii_whitespace().map(|number| number.parse().expect("a number"));
             return (numbers.next().unwrap_or(0), numbers.nth(1).unwrap_or(0));
         }
     }

@@ -59,16 +59,26 @@ fn main() {
         && one == "one"
     {
         let number = |text: &str| text.parse().expect("a number");
-        let run = Run { kind, chunk: number(chunk) as u64, real_time: client == "real-time", seconds: number(seconds) };
+        let run = Run {
+            kind,
+            chunk: number(chunk) as u64,
+            real_time: client == "real-time",
+            seconds: number(seconds),
+        };
         let figures = if runtime == "tokio" { run.on::<Tokio>() } else { run.on::<Giveway>() };
         return println!("{}", figures.map(|figure| figure.to_string()).join(" "));
     }
     let mut args = args.iter().map(|arg| arg.parse().ok().filter(|&n: &f64| n > 0.0));
-    let (Some(runs), Some(seconds)) = (args.next().unwrap_or(Some(10.0)), args.next().unwrap_or(Some(0.6))) else {
+    let (Some(runs), Some(seconds)) =
+        (args.next().unwrap_or(Some(10.0)), args.next().unwrap_or(Some(0.6)))
+    else {
         eprintln!("usage: compactions [RUNS [SECONDS]]");
         std::process::exit(2);
     };
-    println!("{JOBS} jobs on {WORKERS} workers, {RATE} requests a second of 20 µs each, {runs} runs of {seconds} s\n");
+    println!(
+        "{JOBS} jobs on {WORKERS} workers, {RATE} requests a second of 20 µs each, {runs} runs of \
+         {seconds} s\n"
+    );
     let titles = PARTS.map(|(title, ..)| format!("{title}: p99, worst")).join(" | ");
     println!("| | job | chunk, µs | client | {titles} | host took, % | other processes, CPUs |");
     println!("|{}", "---|".repeat(6 + PARTS.len()));
@@ -82,7 +92,12 @@ fn main() {
         });
         let worst = &runs[runs.len() - 1];
         let parts = parts.collect::<Vec<_>>().join(" | ");
-        println!("| {} | {parts} | {:.1} | {:.2} |", cell.join(" | "), worst[PARTS.len()], worst[PARTS.len() + 1]);
+        println!(
+            "| {} | {parts} | {:.1} | {:.2} |",
+            cell.join(" | "),
+            worst[PARTS.len()],
+            worst[PARTS.len() + 1]
+        );
     }
 }
 
@@ -90,9 +105,15 @@ fn main() {
 /// took of the machine.
 fn one(cell: [&str; 4], seconds: f64) -> Vec<f64> {
     let program = std::env::current_exe().expect("it has a path");
-    let output = Command::new(program).arg("one").args(cell).arg(seconds.to_string()).output().expect("runs itself");
+    let output = Command::new(program)
+        .arg("one")
+        .args(cell)
+        .arg(seconds.to_string())
+        .output()
+        .expect("runs itself");
     let output = String::from_utf8(output.stdout).expect("it prints numbers");
-    let figures: Vec<_> = output.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
+    let figures: Vec<_> =
+        output.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
     assert_eq!(figures.len(), PARTS.len() + 2, "a run has failed: {cell:?}");
     figures
 }
@@ -130,7 +151,14 @@ impl Run<'_> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let p99 = PARTS.map(|(_, from, to)| percentile(&mut stamps.between(from, to), 0.99));
         let [all, late, server, answer] = p99;
-        [all, late, server, answer, 100.0 * stolen.as_secs_f64() / took / cpus, (others / took).max(0.0)]
+        [
+            all,
+            late,
+            server,
+            answer,
+            100.0 * stolen.as_secs_f64() / took / cpus,
+            (others / took).max(0.0),
+        ]
     }
 }
 

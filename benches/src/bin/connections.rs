@@ -43,9 +43,13 @@ fn count(number: &str) -> usize {
 fn compare(number: &str) {
     count(number);
     println!("{number} connections, each of which has echoed ten times\n");
-    println!("| | bytes for an idle connection | sleeps of its threads in an idle second |\n|---|---|---|");
+    println!(
+        "| | bytes for an idle connection | sleeps of its threads in an idle second \
+         |\n|---|---|---|"
+    );
     for peer in [Giveway::NAME, Tokio::NAME, Smol::NAME] {
-        let status = again(&[peer, number]).spawn().and_then(|mut child| child.wait()).expect("runs itself");
+        let status =
+            again(&[peer, number]).spawn().and_then(|mut child| child.wait()).expect("runs itself");
         assert!(status.success(), "{peer} failed");
     }
 }
@@ -149,7 +153,8 @@ fn allow_descriptors(connections: usize) {
 fn resident() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it is always there");
-    let kibibytes: i64 = line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
+    let kibibytes: i64 =
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number");
     kibibytes * 1_024
 }
 
@@ -158,7 +163,8 @@ fn sleeps() -> i64 {
     let threads = std::fs::read_dir("/proc/self/task").expect("Linux");
     let of_thread = |thread: std::path::PathBuf| {
         let status = std::fs::read_to_string(thread.join("status")).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?.to_owned();
+        let line =
+            status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?.to_owned();
         line.split_whitespace().nth(1)?.parse::<i64>().ok()
     };
     threads.filter_map(|thread| of_thread(thread.ok()?.path())).sum()

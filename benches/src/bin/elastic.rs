@@ -26,8 +26,11 @@ const WORKERS: usize = 2;
 /// A cell in which other processes used more CPUs than this says so.
 const DISTURBED: f64 = 0.1;
 
-const STRETCHES: [(&str, Duration); 3] =
-    [("20us", Duration::from_micros(20)), ("1ms", Duration::from_millis(1)), ("20ms", Duration::from_millis(20))];
+const STRETCHES: [(&str, Duration); 3] = [
+    ("20us", Duration::from_micros(20)),
+    ("1ms", Duration::from_millis(1)),
+    ("20ms", Duration::from_millis(20)),
+];
 
 struct Options {
     parts: Vec<String>,
@@ -53,14 +56,24 @@ impl Options {
 }
 
 fn options() -> Result<Options, String> {
-    let mut options =
-        Options { parts: Vec::new(), secs: 1.5, settle: 2.5, delta: 0.05, fixed: None, jobs: 2 * WORKERS, again: 0 };
+    let mut options = Options {
+        parts: Vec::new(),
+        secs: 1.5,
+        settle: 2.5,
+        delta: 0.05,
+        fixed: None,
+        jobs: 2 * WORKERS,
+        again: 0,
+    };
     let names = Foreground::ALL.map(Foreground::name).into_iter().chain(Arm::ALL.map(Arm::name));
     let names: Vec<_> = names.chain(STRETCHES.map(|(name, _)| name)).collect();
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || {
-            let value = args.next().and_then(|value| value.parse::<f64>().ok()).filter(|&value| value > 0.0);
+            let value = args
+                .next()
+                .and_then(|value| value.parse::<f64>().ok())
+                .filter(|&value| value > 0.0);
             value.ok_or(format!("{arg} needs a positive number"))
         };
         match arg.as_str() {
@@ -88,7 +101,9 @@ fn main() {
     if let [what, seconds] = arguments.as_slice()
         && what == "be-the-neighbour"
     {
-        return mixed::neighbour(Duration::from_secs(seconds.parse().expect("a number of seconds")));
+        return mixed::neighbour(Duration::from_secs(
+            seconds.parse().expect("a number of seconds"),
+        ));
     }
     match options() {
         Ok(options) => table(&options),
@@ -109,7 +124,10 @@ fn table(options: &Options) {
         options.settle,
         options.settings()
     );
-    println!("| foreground | stretch | jobs have | foreground p50 ms | p99 ms | CPUs of background | limit |");
+    println!(
+        "| foreground | stretch | jobs have | foreground p50 ms | p99 ms | CPUs of background | \
+         limit |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for foreground in options.of(&Foreground::ALL, Foreground::name) {
         let cell = |stretch, arm: Arm| Cell {
@@ -130,8 +148,12 @@ fn table(options: &Options) {
             }
         }
     }
-    let [others, stolen] = [0, 1].map(|n| (so_far()[n] - before[n]).max(0.0) / start.elapsed().as_secs_f64());
-    println!("\nMeanwhile other processes used {others:.2} CPUs, and the machine's host took {stolen:.2} away.");
+    let [others, stolen] =
+        [0, 1].map(|n| (so_far()[n] - before[n]).max(0.0) / start.elapsed().as_secs_f64());
+    println!(
+        "\nMeanwhile other processes used {others:.2} CPUs, and the machine's host took \
+         {stolen:.2} away."
+    );
 }
 
 /// Returns the CPU seconds that other processes have used so far, and those that the host has taken
@@ -155,8 +177,13 @@ fn row(stretch: &str, cell: Cell, again: usize) {
         (outcome, others) = next;
     }
     let [p50, p99] = outcome.latency.map(|time| time / 1e3);
-    let limits = outcome.limits.map_or("–".into(), |[first, last]| format!("{first:.2} → {last:.2}"));
+    let limits =
+        outcome.limits.map_or("–".into(), |[first, last]| format!("{first:.2} → {last:.2}"));
     let (foreground, arm) = (cell.foreground.name(), cell.arm.name());
-    let disturbed = if others > DISTURBED { format!(" (others used {others:.2} CPUs)") } else { String::new() };
-    println!("| {foreground} | {stretch} | {arm} | {p50:.2} | {p99:.2} | {:.2} | {limits}{disturbed} |", outcome.cpus);
+    let disturbed =
+        if others > DISTURBED { format!(" (others used {others:.2} CPUs)") } else { String::new() };
+    println!(
+        "| {foreground} | {stretch} | {arm} | {p50:.2} | {p99:.2} | {:.2} | {limits}{disturbed} |",
+        outcome.cpus
+    );
 }

@@ -73,13 +73,23 @@ fn main() {
     let chunk = 10_000 * rounds_per_microsecond(WORKERS);
     let before = machine().stolen;
     let (mut ours, mut theirs) = (Slowest::default(), Slowest::default());
-    for (ours_at, theirs_at) in locations::<GivewayBackground>().into_iter().zip(locations::<TwoTokios<false>>()) {
+    for (ours_at, theirs_at) in
+        locations::<GivewayBackground>().into_iter().zip(locations::<TwoTokios<false>>())
+    {
         round::<GivewayBackground>(ours_at, chunk, &mut ours);
         round::<TwoTokios<false>>(theirs_at, chunk, &mut theirs);
     }
-    println!("The slowest wake-up beside background polls of 10 ms, in µs, over {} rounds\n", ours.new.len());
-    println!("| | first 0.1 s, median | highest | second 0.1 s, median | highest |\n|---|---|---|---|---|");
-    for (name, slowest) in [(GivewayBackground::NAME, &mut ours), (TwoTokios::<false>::NAME, &mut theirs)] {
+    println!(
+        "The slowest wake-up beside background polls of 10 ms, in µs, over {} rounds\n",
+        ours.new.len()
+    );
+    println!(
+        "| | first 0.1 s, median | highest | second 0.1 s, median | highest \
+         |\n|---|---|---|---|---|"
+    );
+    for (name, slowest) in
+        [(GivewayBackground::NAME, &mut ours), (TwoTokios::<false>::NAME, &mut theirs)]
+    {
         let [new, new_max] = [0.5, 1.0].map(|part| percentile(&mut slowest.new, part));
         let [known, known_max] = [0.5, 1.0].map(|part| percentile(&mut slowest.known, part));
         println!("| {name} | {new:.0} | {new_max:.0} | {known:.0} | {known_max:.0} |");

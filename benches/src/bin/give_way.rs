@@ -30,14 +30,18 @@ struct Options {
 
 fn options() -> Result<Options, String> {
     let background = vec![0, 8, 512];
-    let mut options = Options { what: "all".into(), count: 1_000, rounds: 5, secs: 2.0, rate: None, background };
+    let mut options =
+        Options { what: "all".into(), count: 1_000, rounds: 5, secs: 2.0, rate: None, background };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
-        let mut value = || args.next().and_then(|value| value.parse::<f64>().ok()).filter(|&value| value > 0.0);
+        let mut value =
+            || args.next().and_then(|value| value.parse::<f64>().ok()).filter(|&value| value > 0.0);
         let missing = format!("{arg} needs a positive number");
         match arg.as_str() {
             "cost" | "loop" | "wake" | "requests" => options.what = arg,
-            "calls-idle" | "calls-busy" => (options.count, options.what) = (value().ok_or(missing)? as u64, arg),
+            "calls-idle" | "calls-busy" => {
+                (options.count, options.what) = (value().ok_or(missing)? as u64, arg)
+            }
             "--rounds" => options.rounds = value().ok_or(missing)? as usize,
             "--secs" => options.secs = value().ok_or(missing)?,
             "--rate" => options.rate = Some(value().ok_or(missing)? as u32),
@@ -146,7 +150,11 @@ fn polite_loop(rounds: usize) {
     }
     let lost = percentile(&mut with, 0.5) / percentile(&mut without, 0.5) - 1.0;
     println!("\n## A yield point every microsecond, on every worker, alone on the machine\n");
-    println!("loses {:.2} % against the same loop without one (median of {})", lost * 1e2, with.len());
+    println!(
+        "loses {:.2} % against the same loop without one (median of {})",
+        lost * 1e2,
+        with.len()
+    );
 }
 
 fn load(options: &Options, background: usize, rate: u32) -> Load {
@@ -168,7 +176,9 @@ type Sampled<const N: usize> = (&'static str, fn(Load) -> [f64; N]);
 /// Runs every peer in turn, `options.rounds` times. Returns the median of each column.
 fn medians<const N: usize>(options: &Options, load: Load, peers: [Sampled<N>; 4]) -> [[f64; N]; 4] {
     let samples = interleaved(options.rounds, peers.map(|(_, sample)| move || sample(load)));
-    let column = |rows: &[[f64; N]], n: usize| percentile(&mut rows.iter().map(|row| row[n]).collect::<Vec<_>>(), 0.5);
+    let column = |rows: &[[f64; N]], n: usize| {
+        percentile(&mut rows.iter().map(|row| row[n]).collect::<Vec<_>>(), 0.5)
+    };
     samples.map(|rows| std::array::from_fn(|n| column(&rows, n)))
 }
 
@@ -189,11 +199,15 @@ fn wake_rows(options: &Options, background: usize) {
     let rows = medians(options, load, peers);
     heading("Foreground wake-ups", options, load);
     println!(
-        "| | p50 µs | p99 µs | p99.9 µs | the sender's part of p50 | background chunks/s | of what it does alone |"
+        "| | p50 µs | p99 µs | p99.9 µs | the sender's part of p50 | background chunks/s | of \
+         what it does alone |"
     );
     println!("|---|---|---|---|---|---|---|");
     for ((name, _), [p50, p99, p999, late, chunks, part]) in peers.iter().zip(rows) {
-        println!("| {name} | {p50:.1} | {p99:.1} | {p999:.1} | {late:.1} | {chunks:.0} | {:.1} % |", part * 1e2);
+        println!(
+            "| {name} | {p50:.1} | {p99:.1} | {p999:.1} | {late:.1} | {chunks:.0} | {:.1} % |",
+            part * 1e2
+        );
     }
 }
 

@@ -12,7 +12,9 @@
 use std::time::Duration;
 
 fn main() {
-    let workers = std::env::args().nth(1).map_or(64, |n| n.parse().expect("the first argument is a number of workers"));
+    let workers = std::env::args()
+        .nth(1)
+        .map_or(64, |n| n.parse().expect("the first argument is a number of workers"));
     let runtime = giveway::Builder::new().workers(workers).build().expect("a runtime starts");
     runtime.block_on(async {
         let tasks: Vec<_> = (0..100_000).map(|_| giveway::spawn(giveway::yield_now())).collect();

@@ -17,7 +17,9 @@ fn run<P: Peer>(row: usize, times: usize) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [peer, row, times] = arguments.as_slice() else { return usage("three arguments are wanted") };
+    let [peer, row, times] = arguments.as_slice() else {
+        return usage("three arguments are wanted");
+    };
     let Some(index) = ROWS.iter().position(|known| known.name.contains(row)) else {
         return usage(&format!("no row has {row} in its name"));
     };

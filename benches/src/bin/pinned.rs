@@ -19,7 +19,9 @@
 use giveway::{Builder, Runtime, task};
 use giveway_benches::work::percentile;
 use std::future::{Future, poll_fn};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Instant;
@@ -28,7 +30,8 @@ use std::time::Instant;
 const HOME: usize = 0;
 
 fn main() {
-    let rounds = std::env::args().nth(1).map_or(Some(100_000), |n| n.parse().ok().filter(|&n: &u32| n > 0));
+    let rounds =
+        std::env::args().nth(1).map_or(Some(100_000), |n| n.parse().ok().filter(|&n: &u32| n > 0));
     let Some(rounds) = rounds else {
         eprintln!("usage: pinned [ROUNDS]");
         std::process::exit(2);
@@ -57,7 +60,11 @@ fn main() {
 
 fn print(from: &str, idle: bool, (mut call, mut run): (Vec<f64>, Vec<f64>)) {
     let idle = if idle { "yes" } else { "no" };
-    println!("| {from} | {idle} | {:.0} | {:.0} |", percentile(&mut call, 0.5), percentile(&mut run, 0.5));
+    println!(
+        "| {from} | {idle} | {:.0} | {:.0} |",
+        percentile(&mut call, 0.5),
+        percentile(&mut run, 0.5)
+    );
 }
 
 fn ns(since: Instant) -> f64 {
@@ -172,7 +179,12 @@ fn from_another(rounds: u32, idle: bool) -> (Vec<f64>, Vec<f64>) {
     let runtime = runtime(2 + usize::from(idle));
     let (sleeper, waker) = Sleeper::start(&runtime);
     let stop = keep_awake(&runtime, HOME);
-    let task = spawn_on(&runtime, 1, move || async move { (0..rounds).map(|_| sleeper.wake(&waker)).unzip() });
+    let task =
+        spawn_on(
+            &runtime,
+            1,
+            move || async move { (0..rounds).map(|_| sleeper.wake(&waker)).unzip() },
+        );
     let took = runtime.block_on(task).expect("it does not panic");
     stop.store(true, Relaxed);
     took

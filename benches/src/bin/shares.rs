@@ -141,14 +141,23 @@ fn run<A: Arm>(microsecond: u64, beside: bool) -> Figures {
     let (before, start) = ([cpus(&polite, POLITE), cpus(&stubborn, STUBBORN)], Instant::now());
     let mut latencies = if beside {
         let work = 20 * microsecond;
-        let load = Load { background: 0, chunk: 1, work, jobs: Jobs::Plain, locked: false, rate: 2_000, time: TIME };
+        let load = Load {
+            background: 0,
+            chunk: 1,
+            work,
+            jobs: Jobs::Plain,
+            locked: false,
+            rate: 2_000,
+            time: TIME,
+        };
         requests::run::<A::Peer>(load).latencies
     } else {
         std::thread::sleep(TIME);
         vec![f64::NAN]
     };
     let seconds = start.elapsed().as_secs_f64();
-    let [p, s] = [cpus(&polite, POLITE) - before[0], cpus(&stubborn, STUBBORN) - before[1]].map(|cpus| cpus / seconds);
+    let [p, s] = [cpus(&polite, POLITE) - before[0], cpus(&stubborn, STUBBORN) - before[1]]
+        .map(|cpus| cpus / seconds);
     stop.store(true, Relaxed);
     drop((polite, stubborn));
     // The channel ends when every job has dropped its sender.
@@ -158,7 +167,8 @@ fn run<A: Arm>(microsecond: u64, beside: bool) -> Figures {
 }
 
 fn main() {
-    let rounds = std::env::args().nth(1).map_or(Some(3), |n| n.parse().ok().filter(|&n: &usize| n > 0));
+    let rounds =
+        std::env::args().nth(1).map_or(Some(3), |n| n.parse().ok().filter(|&n: &usize| n > 0));
     let Some(rounds) = rounds else {
         eprintln!("usage: shares [ROUNDS]");
         std::process::exit(2);
@@ -169,12 +179,20 @@ fn main() {
     let microsecond = rounds_per_microsecond(WORKERS);
     for beside in [false, true] {
         let stolen = machine().stolen;
-        let arms: [fn(u64, bool) -> Figures; 4] = [run::<Task>, run::<Blocking>, run::<TwoRuntimes>, run::<OneTokio>];
+        let arms: [fn(u64, bool) -> Figures; 4] =
+            [run::<Task>, run::<Blocking>, run::<TwoRuntimes>, run::<OneTokio>];
         let samples = interleaved(rounds, arms.map(|arm| move || arm(microsecond, beside)));
         println!("\n{}\n", if beside { "Beside 2,000 requests a second" } else { "Alone" });
-        println!("| | polite, CPUs | never yield, CPUs | their part | p50, µs | p99, µs |\n|---|---|---|---|---|---|");
-        for (name, samples) in [Task::NAME, Blocking::NAME, TwoRuntimes::NAME, OneTokio::NAME].iter().zip(samples) {
-            let median = |figure: usize| percentile(&mut samples.iter().map(|s| s[figure]).collect::<Vec<_>>(), 0.5);
+        println!(
+            "| | polite, CPUs | never yield, CPUs | their part | p50, µs | p99, µs \
+             |\n|---|---|---|---|---|---|"
+        );
+        for (name, samples) in
+            [Task::NAME, Blocking::NAME, TwoRuntimes::NAME, OneTokio::NAME].iter().zip(samples)
+        {
+            let median = |figure: usize| {
+                percentile(&mut samples.iter().map(|s| s[figure]).collect::<Vec<_>>(), 0.5)
+            };
             let [p, s, part, p50, p99] = [0, 1, 2, 3, 4].map(median);
             println!("| {name} | {p:.2} | {s:.2} | {:.0} % | {p50:.0} | {p99:.0} |", 100.0 * part);
         }

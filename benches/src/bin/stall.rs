@@ -18,14 +18,20 @@ const PAUSE: Duration = Duration::from_millis(20);
 const EVERY: Duration = Duration::from_millis(1);
 
 fn main() {
-    let seconds = std::env::args().nth(1).map_or(Some(5.0), |n| n.parse().ok().filter(|&n: &f64| n > 0.0));
+    let seconds =
+        std::env::args().nth(1).map_or(Some(5.0), |n| n.parse().ok().filter(|&n: &f64| n > 0.0));
     let Some(seconds) = seconds else {
         eprintln!("usage: stall [SECONDS]");
         std::process::exit(2);
     };
     let time = Duration::from_secs_f64(seconds);
-    println!("A task blocks one of two workers for 200 ms of each 220, for {seconds} s; milliseconds\n");
-    println!("| | pairs | 1 ms sleeps, too late by: p50 | p99 | max | echoes took: p50 | p99 | max | echoes |");
+    println!(
+        "A task blocks one of two workers for 200 ms of each 220, for {seconds} s; milliseconds\n"
+    );
+    println!(
+        "| | pairs | 1 ms sleeps, too late by: p50 | p99 | max | echoes took: p50 | p99 | max | \
+         echoes |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|");
     Giveway::start(2);
     Tokio::start(2);
@@ -62,9 +68,16 @@ fn run<P: Peer>(time: Duration, pairs: usize, every: Duration) {
         blocker.await;
         (sleeper.await, took)
     });
-    let parts =
-        |samples: &mut [f64]| [0.5, 0.99, 1.0].map(|part| format!("{:.2}", percentile(samples, part))).join(" | ");
-    println!("| {} | {pairs} | {} | {} | {} |", P::NAME, parts(&mut late), parts(&mut took), took.len());
+    let parts = |samples: &mut [f64]| {
+        [0.5, 0.99, 1.0].map(|part| format!("{:.2}", percentile(samples, part))).join(" | ")
+    };
+    println!(
+        "| {} | {pairs} | {} | {} | {} |",
+        P::NAME,
+        parts(&mut late),
+        parts(&mut took),
+        took.len()
+    );
 }
 
 async fn echo<P: Peer>(end: Instant, every: Duration) -> Vec<f64> {

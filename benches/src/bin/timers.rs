@@ -24,13 +24,16 @@ struct Round {
 }
 
 fn main() {
-    let seconds = std::env::args().nth(1).map_or(Some(1.0), |n| n.parse().ok().filter(|&n: &f64| n > 0.0));
+    let seconds =
+        std::env::args().nth(1).map_or(Some(1.0), |n| n.parse().ok().filter(|&n: &f64| n > 0.0));
     let Some(seconds) = seconds else {
         eprintln!("usage: timers [SECONDS]");
         std::process::exit(2);
     };
     let time = Duration::from_secs_f64(seconds);
-    println!("Ticks of tasks, how late in µs; median of {ROUNDS} interleaved rounds of {seconds} s\n");
+    println!(
+        "Ticks of tasks, how late in µs; median of {ROUNDS} interleaved rounds of {seconds} s\n"
+    );
     println!("| ticks | | late: p50 | p99 | % of a core |");
     println!("|---|---|---|---|---|");
     Giveway::start(2);
@@ -38,11 +41,14 @@ fn main() {
     Smol::start(2);
     for (tasks, period) in LOADS {
         let period = Duration::from_micros(period);
-        let peers: [&dyn Fn() -> Round; 3] =
-            [&|| round::<Giveway>(tasks, period, time), &|| round::<Tokio>(tasks, period, time), &|| {
-                round::<Smol>(tasks, period, time)
-            }];
-        for (rounds, name) in interleaved(ROUNDS, peers).into_iter().zip([Giveway::NAME, Tokio::NAME, Smol::NAME]) {
+        let peers: [&dyn Fn() -> Round; 3] = [
+            &|| round::<Giveway>(tasks, period, time),
+            &|| round::<Tokio>(tasks, period, time),
+            &|| round::<Smol>(tasks, period, time),
+        ];
+        for (rounds, name) in
+            interleaved(ROUNDS, peers).into_iter().zip([Giveway::NAME, Tokio::NAME, Smol::NAME])
+        {
             print(&format!("{tasks} every {period:?}"), name, rounds);
         }
     }
@@ -53,7 +59,10 @@ fn print(load: &str, name: &str, mut rounds: Vec<Round>) {
         let mut samples: Vec<_> = rounds.iter_mut().map(of).collect();
         percentile(&mut samples, 0.5)
     };
-    let (p50, p99) = (middle(&mut |r| percentile(&mut r.late, 0.5)), middle(&mut |r| percentile(&mut r.late, 0.99)));
+    let (p50, p99) = (
+        middle(&mut |r| percentile(&mut r.late, 0.5)),
+        middle(&mut |r| percentile(&mut r.late, 0.99)),
+    );
     println!("| {load} | {name} | {p50:.1} | {p99:.1} | {:.1} |", 100.0 * middle(&mut |r| r.cores));
 }
 

@@ -17,7 +17,9 @@
 //! Not isolated: the client and its kernel threads share the CPUs.
 
 use giveway_benches::background::{Jobs, Load};
-use giveway_benches::peers::{Giveway, GivewayBackground, GivewayPreemptible, Peer, Smol, Tokio, TwoTokios};
+use giveway_benches::peers::{
+    Giveway, GivewayBackground, GivewayPreemptible, Peer, Smol, Tokio, TwoTokios,
+};
 use giveway_benches::usage::machine;
 use giveway_benches::work::{percentile, rounds_per_microsecond};
 use giveway_benches::{requests, wake};
@@ -60,14 +62,27 @@ fn rows() -> Vec<Row> {
     for locked in [false, true] {
         for rate in [2_000, 8_000, 16_000] {
             let lock = if locked { ", a shared lock" } else { "" };
-            let name = format!("{rate} requests a second beside 512 jobs that yield every 20 µs{lock}");
+            let name =
+                format!("{rate} requests a second beside 512 jobs that yield every 20 µs{lock}");
             let (what, jobs) = (What::Requests, Jobs::Polite);
-            rows.push(Row { name, what, jobs, tasks: 512, chunk: 20, locked, rate, arms: Arms::All });
+            rows.push(Row {
+                name,
+                what,
+                jobs,
+                tasks: 512,
+                chunk: 20,
+                locked,
+                rate,
+                arms: Arms::All,
+            });
         }
     }
     for (what, which) in [(What::Requests, "requests"), (What::WakeUps, "wake-ups")] {
         for (tasks, chunk) in [(8, 1_000), (8, 10_000), (8, 100_000), (512, 10_000)] {
-            let name = format!("2000 {which} a second beside {tasks} jobs with polls of {} ms", chunk / 1_000);
+            let name = format!(
+                "2000 {which} a second beside {tasks} jobs with polls of {} ms",
+                chunk / 1_000
+            );
             let (jobs, rate) = (Jobs::Stubborn, 2_000);
             rows.push(Row { name, what, jobs, tasks, chunk, locked: false, rate, arms: Arms::All });
         }
@@ -142,13 +157,23 @@ fn options() -> Result<Options, String> {
     let mut args = std::env::args().skip(1);
     while let Some(flag) = args.next() {
         let value = args.next().ok_or(format!("{flag} needs a value"))?;
-        let number = || value.parse().ok().filter(|&n| n > 0).ok_or(format!("{flag} {value}: not a positive number"));
+        let number = || {
+            value
+                .parse()
+                .ok()
+                .filter(|&n| n > 0)
+                .ok_or(format!("{flag} {value}: not a positive number"))
+        };
         match flag.as_str() {
             "--row" => options.row = value,
             "--arm" => options.arm = value,
             "--rounds" => options.rounds = number()? as usize,
             "--seconds" => options.seconds = number()?,
-            _ => return Err(format!("{flag} is no option; there are --row, --arm, --rounds and --seconds")),
+            _ => {
+                return Err(format!(
+                    "{flag} is no option; there are --row, --arm, --rounds and --seconds"
+                ));
+            }
         }
     }
     Ok(options)
@@ -196,9 +221,14 @@ fn run(row: &Row, options: &Options) {
             let mut figures: Vec<_> = samples.iter().map(|sample| sample.figures[column]).collect();
             let middle = percentile(&mut figures, 0.5);
             let digits = if column == 2 { 2 } else { 0 };
-            format!("{middle:.digits$} ({:.digits$}–{:.digits$})", figures[0], figures[figures.len() - 1])
+            format!(
+                "{middle:.digits$} ({:.digits$}–{:.digits$})",
+                figures[0],
+                figures[figures.len() - 1]
+            )
         };
-        let stolen: Vec<_> = samples.iter().filter(|sample| sample.stolen > STOLEN).map(|s| s.stolen).collect();
+        let stolen: Vec<_> =
+            samples.iter().filter(|sample| sample.stolen > STOLEN).map(|s| s.stolen).collect();
         let stolen = if stolen.is_empty() { String::new() } else { format!(" stolen: {stolen:?}") };
         println!("| {name} | {} | {} | {} |{stolen}", column(0), column(1), column(2));
     }

@@ -282,7 +282,12 @@ impl Crew {
 
     /// Wakes an idle thread for what was just queued, or starts one if fewer than `limit` threads
     /// are there for jobs.
-    fn call_one(&self, shared: &Arc<Shared>, mut state: MutexGuard<'_, State>, limit: usize) -> Option<Unserved> {
+    fn call_one(
+        &self,
+        shared: &Arc<Shared>,
+        mut state: MutexGuard<'_, State>,
+        limit: usize,
+    ) -> Option<Unserved> {
         if let Some((_, parker)) = state.idle.pop() {
             drop(state);
             parker.unpark();
@@ -354,7 +359,10 @@ impl Crew {
     /// long, and the running jobs may wait for queued ones. Only the monitor may call this.
     pub(crate) fn relieve(&self, shared: &Arc<Shared>) {
         let mut state = self.lock();
-        if state.jobs.is_empty() || state.closed || self.most_running(&state) >= self.articles.most_with_relief {
+        if state.jobs.is_empty()
+            || state.closed
+            || self.most_running(&state) >= self.articles.most_with_relief
+        {
             return;
         }
         state.relief += 1;
@@ -450,7 +458,8 @@ impl Crew {
                 Next::End => return None,
                 Next::Wait { patience } => patience,
             };
-            let deadline = Instant::now().checked_add(self.articles.keep_alive.saturating_mul(patience));
+            let deadline =
+                Instant::now().checked_add(self.articles.keep_alive.saturating_mul(patience));
             let called = match deadline {
                 Some(deadline) => parker.park_until(deadline),
                 None => {
@@ -636,13 +645,20 @@ impl Crew {
     /// Returns the threads that are in a job, by the numbers the OS gives them.
     pub(crate) fn threads_in_jobs(&self) -> Vec<i32> {
         let state = self.lock();
-        state.members.values().filter(|member| member.doing.is_some()).map(|member| member.number).collect()
+        state
+            .members
+            .values()
+            .filter(|member| member.doing.is_some())
+            .map(|member| member.number)
+            .collect()
     }
 
     /// Returns whether any job is queued or running.
     pub(crate) fn has_jobs(&self) -> bool {
         let state = self.lock();
-        !state.jobs.is_empty() || !state.away.is_empty() || state.members.values().any(|member| member.doing.is_some())
+        !state.jobs.is_empty()
+            || !state.away.is_empty()
+            || state.members.values().any(|member| member.doing.is_some())
     }
 }
 
@@ -675,7 +691,8 @@ impl State {
     fn doing(&mut self, me: u64, work: Option<Work>) {
         let work = work.map(|work| Work { since: Some(Instant::now()), ..work });
         if let Some(member) = self.members.get_mut(&me) {
-            self.running = self.running + usize::from(work.is_some()) - usize::from(member.doing.is_some());
+            self.running =
+                self.running + usize::from(work.is_some()) - usize::from(member.doing.is_some());
             member.doing = work;
         }
     }

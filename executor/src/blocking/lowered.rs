@@ -68,7 +68,8 @@ fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) -> Option<
     let (meta, now) = (task.metadata(), shared.now());
     meta.take_mark();
     let (id, is_paced) = (meta.id, meta.is_paced());
-    let (slice, operations) = if on_probation { (PROBATION, PROBATION_OPERATIONS) } else { (SLICE, OPERATIONS) };
+    let (slice, operations) =
+        if on_probation { (PROBATION, PROBATION_OPERATIONS) } else { (SLICE, OPERATIONS) };
     let host = Slice::new(shared, now, slice);
     if is_paced {
         host.paced_since.set(Some(now));
@@ -116,7 +117,8 @@ impl<'a> Slice<'a> {
             // Begins the next count.
             self.pace.due(now, None);
         }
-        let over = (now >= self.until || shared.gate.phase() != Phase::Open) && !shared.birth.is_elsewhere();
+        let over = (now >= self.until || shared.gate.phase() != Phase::Open)
+            && !shared.birth.is_elsewhere();
         if over {
             // The answer may have been for `should_yield`, and then the next yield point has to
             // hear it too.
@@ -156,7 +158,8 @@ impl Host for Slice<'_> {
             return None;
         }
         with_polled(|task| task.map(Meta::set_paced));
-        let spent = self.paced_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
+        let spent =
+            self.paced_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
         Some(Paced::new(self.shared.elastic.admission(self.shared), now, spent))
     }
 }

@@ -52,7 +52,11 @@ impl Core {
     fn leave(&self) -> bool {
         let last = self.gate.leave();
         if last {
-            assert_eq!((self.core_ended.load(Relaxed), self.poll_ended.load(Relaxed)), (1, 1), "somebody is inside");
+            assert_eq!(
+                (self.core_ended.load(Relaxed), self.poll_ended.load(Relaxed)),
+                (1, 1),
+                "somebody is inside"
+            );
         }
         last
     }
@@ -148,7 +152,8 @@ fn recall_against_shutdown() {
         let stand_in = thread::spawn({
             let core = core.clone();
             move || {
-                if core.gate.phase() == Phase::Open && core.recall.is_wanted() && core.recall.give() {
+                if core.gate.phase() == Phase::Open && core.recall.is_wanted() && core.recall.give()
+                {
                     core.home.unpark();
                     return false;
                 }

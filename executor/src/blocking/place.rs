@@ -72,8 +72,8 @@ pub(crate) fn on_any_thread<R>(f: impl FnOnce() -> R) -> R {
         None => f(),
         Some(worker) if worker.may_lend() => worker.lend(None, f),
         Some(_) => panic!(
-            "`block_on` was called on a worker thread of a Giveway runtime outside of a task: in a thread hook, a waker, or a \
-             destructor during shutdown; nobody would serve it there"
+            "`block_on` was called on a worker thread of a Giveway runtime outside of a task: in \
+             a thread hook, a waker, or a destructor during shutdown; nobody would serve it there"
         ),
     })
 }

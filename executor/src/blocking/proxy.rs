@@ -54,7 +54,11 @@ impl Proxy {
             state.service = Some((service, handle));
         }
         let (service, handle) = state.service.as_ref()?;
-        let client = Client { service: service.clone(), thread: handle.thread().clone(), birth: Birth::here() };
+        let client = Client {
+            service: service.clone(),
+            thread: handle.thread().clone(),
+            birth: Birth::here(),
+        };
         state.clients += 1;
         Some(client)
     }
@@ -175,9 +179,15 @@ impl Service {
         // SAFETY: the types differ in the lifetime of the trait object alone, so they have the same
         // layout. The pointer is used only within `'a`: the proxy uses it before it sets `done`,
         // and this frame, for which `'a` lasts, does not end before it has seen `done`.
-        let f = unsafe { std::mem::transmute::<*mut (dyn FnMut() + Send + 'a), *mut (dyn FnMut() + Send)>(f) };
-        let call =
-            Call { f, next: Cell::new(ptr::null_mut()), done: AtomicBool::new(false), caller: thread::current() };
+        let f = unsafe {
+            std::mem::transmute::<*mut (dyn FnMut() + Send + 'a), *mut (dyn FnMut() + Send)>(f)
+        };
+        let call = Call {
+            f,
+            next: Cell::new(ptr::null_mut()),
+            done: AtomicBool::new(false),
+            caller: thread::current(),
+        };
         // C2, and C3 after it: woken before the push, the proxy could find no call and park.
         self.push(&call);
         self.before_unpark();
@@ -205,7 +215,8 @@ impl Service {
     #[inline]
     pub(super) fn before_unpark(&self) {
         #[cfg(all(test, giveway_loom))]
-        let _unchanged = self.calls.compare_exchange(ptr::null_mut(), ptr::null_mut(), Relaxed, Relaxed);
+        let _unchanged =
+            self.calls.compare_exchange(ptr::null_mut(), ptr::null_mut(), Relaxed, Relaxed);
     }
 
     fn push(&self, call: &Call) {
@@ -214,7 +225,12 @@ impl Service {
             call.next.set(head);
             // Ordering: release, partner of the acquire in `serve`: the proxy that takes the list
             // sees the call.
-            match self.calls.compare_exchange_weak(head, ptr::from_ref(call).cast_mut(), Release, Relaxed) {
+            match self.calls.compare_exchange_weak(
+                head,
+                ptr::from_ref(call).cast_mut(),
+                Release,
+                Relaxed,
+            ) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }

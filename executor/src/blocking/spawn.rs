@@ -100,7 +100,8 @@ where
     shared.refuse_in_forked_child();
     let class = class.unwrap_or_else(|| context::class_in(shared));
     let job = Job(Some(f));
-    let (runnable, handle) = task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
+    let (runnable, handle) =
+        task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
     let kind = if class == Class::Background { Kind::Background } else { Kind::Blocking };
     // If the crew gives the job back, dropping it tells the handle.
     drop(shared.crew_of(kind).submit(shared, runnable));

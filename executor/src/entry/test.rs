@@ -81,7 +81,9 @@ impl Test {
         });
         match outcome {
             Ok(output) => {
-                running.end(|report| panic!("the test `{name}` is over, and its runtime is not: {report}"));
+                running.end(|report| {
+                    panic!("the test `{name}` is over, and its runtime is not: {report}")
+                });
                 output
             }
             Err(dump) => {
@@ -129,7 +131,9 @@ impl Drop for Running<'_> {
     /// and hide the first, so this one only writes what is stuck.
     fn drop(&mut self) {
         let name = self.watch.watched.name;
-        self.end(|report| tell(&format!("the test `{name}` has failed, and its runtime is not over: {report}")));
+        self.end(|report| {
+            tell(&format!("the test `{name}` has failed, and its runtime is not over: {report}"))
+        });
     }
 }
 
@@ -176,7 +180,9 @@ impl Watch {
     fn over(watched: Watched, handle: &Handle) -> Self {
         let watched = Arc::new(watched);
         let (watching, handle) = (watched.clone(), handle.clone());
-        let thread = thread::Builder::new().name("giveway-test".into()).spawn(move || watching.watch(&handle));
+        let thread = thread::Builder::new()
+            .name("giveway-test".into())
+            .spawn(move || watching.watch(&handle));
         // Without a thread the test is not watched, but it runs.
         Self { watched, thread: thread.ok() }
     }
@@ -209,9 +215,22 @@ impl Drop for Watch {
 }
 
 impl Watched {
-    fn new(name: &'static str, timeout: Option<Duration>, say_after: Duration, tell: fn(&str)) -> Self {
+    fn new(
+        name: &'static str,
+        timeout: Option<Duration>,
+        say_after: Duration,
+        tell: fn(&str),
+    ) -> Self {
         let began = Instant::now();
-        Self { name, timeout, say_after, tell, began, state: Mutex::default(), ended: Condvar::new() }
+        Self {
+            name,
+            timeout,
+            say_after,
+            tell,
+            began,
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -286,7 +305,10 @@ impl Watched {
 
     fn text(&self, place: &str, dump: &Dump) -> String {
         let (name, seconds) = (self.name, self.began.elapsed().as_secs_f32());
-        format!("the test `{name}` has not ended after {seconds:.1} s: {place}. What its tasks are doing: {dump}")
+        format!(
+            "the test `{name}` has not ended after {seconds:.1} s: {place}. What its tasks are \
+             doing: {dump}"
+        )
     }
 }
 
@@ -306,7 +328,10 @@ mod tests {
     fn a_test_without_a_timeout_says_what_it_does_now_and_then() {
         let runtime = Builder::new().workers(1).build().unwrap();
         let tell = |text: &str| TOLD.lock().unwrap().push(text.to_owned());
-        let watch = Watch::over(Watched::new("snail", None, Duration::from_millis(1), tell), runtime.handle());
+        let watch = Watch::over(
+            Watched::new("snail", None, Duration::from_millis(1), tell),
+            runtime.handle(),
+        );
         let told = |what: &str| TOLD.lock().unwrap().iter().any(|text| text.contains(what));
         // The test goes on, however long it takes.
         let output = runtime.block_on(watch.until_expired(poll_fn(|_| {

@@ -166,12 +166,14 @@ impl TaskState {
 impl TaskDump {
     /// Returns what the metadata of a task says of it.
     fn of(meta: &Meta, shared: &Shared, now: u64) -> Self {
-        let since = |since: u64| (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
+        let since =
+            |since: u64| (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
         let (state, waits) = match meta.mark().place() {
             Place::Running => (TaskState::Running { worker: None }, None),
-            Place::Queued(number) => {
-                (TaskState::Queued, number.and_then(|number| since(shared.meter.stamps.look(number))))
-            }
+            Place::Queued(number) => (
+                TaskState::Queued,
+                number.and_then(|number| since(shared.meter.stamps.look(number))),
+            ),
             Place::Yielded => (TaskState::GaveWay, None),
             Place::Waiting(tick) => (TaskState::Waiting, Some(Mark::waited(tick, now))),
         };
@@ -182,7 +184,15 @@ impl TaskDump {
 
     /// Returns what a crew says of a job, or of a poll without a core.
     fn of_work(work: Work, class: Class, state: TaskState) -> Self {
-        Self { id: work.id, name: work.name, class, state, spawned_at: work.spawned_at, waits: None, overrun: false }
+        Self {
+            id: work.id,
+            name: work.name,
+            class,
+            state,
+            spawned_at: work.spawned_at,
+            waits: None,
+            overrun: false,
+        }
     }
 }
 
@@ -207,13 +217,18 @@ impl Shared {
         let mut threads = 0;
         let mut found = Vec::new();
         on_behalf(|| {
-            self.scheduler.injector.look_at(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
+            self.scheduler
+                .injector
+                .look_at(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
             for core in self.scheduler.cores() {
-                core.look_at_inbox(MOST, |task| found.push(TaskDump::of(task.metadata(), self, now)));
+                core.look_at_inbox(MOST, |task| {
+                    found.push(TaskDump::of(task.metadata(), self, now))
+                });
             }
             self.scheduler.yielded.look_at(MOST, |yielded, since| match yielded {
                 Yielded::Task(task) => {
-                    let waits = (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
+                    let waits =
+                        (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
                     found.push(TaskDump { waits, ..TaskDump::of(task.metadata(), self, now) });
                 }
                 Yielded::Thread(_) => threads += 1,
@@ -225,10 +240,13 @@ impl Shared {
             if let Some((id, class, spawned_at)) = post.running_class() {
                 let state = TaskState::Running { worker: Some(worker) };
                 let overrun = post.is_overrun(self.scheduler.core(worker).polling());
-                let new = TaskDump { id, name: None, class, state, spawned_at, waits: None, overrun };
+                let new =
+                    TaskDump { id, name: None, class, state, spawned_at, waits: None, overrun };
                 tasks
                     .entry(id)
-                    .and_modify(|task| (task.state, task.waits, task.overrun) = (state, None, overrun))
+                    .and_modify(|task| {
+                        (task.state, task.waits, task.overrun) = (state, None, overrun)
+                    })
                     .or_insert(new);
             }
         }
@@ -241,9 +259,13 @@ impl Shared {
                 // A poll that has lost its worker, or has none, is a task, and may be listed
                 // already.
                 let away = TaskState::Running { worker: None };
-                let state = if polls || work.worker.is_some() { away } else { TaskState::RunningJob };
+                let state =
+                    if polls || work.worker.is_some() { away } else { TaskState::RunningJob };
                 let new = TaskDump::of_work(work, crew.class(), state);
-                tasks.entry(new.id).and_modify(|task| (task.state, task.waits) = (state, None)).or_insert(new);
+                tasks
+                    .entry(new.id)
+                    .and_modify(|task| (task.state, task.waits) = (state, None))
+                    .or_insert(new);
             }
             let waits = if polls { TaskState::Queued } else { TaskState::QueuedJob };
             let queued = queued.into_iter().map(|job| TaskDump::of_work(job, crew.class(), waits));
@@ -252,7 +274,8 @@ impl Shared {
 
         let mut tasks: Vec<_> = tasks.into_values().collect();
         tasks.sort_by_key(|task| (task.state.rank(), Reverse(task.waits), task.id));
-        let is_queued = |task: &&TaskDump| matches!(task.state, TaskState::Queued | TaskState::GaveWay);
+        let is_queued =
+            |task: &&TaskDump| matches!(task.state, TaskState::Queued | TaskState::GaveWay);
         let listed = tasks.iter().filter(is_queued).count() + threads;
         unlisted += self.queued().saturating_sub(listed);
         Dump { tasks, unlisted }
@@ -262,7 +285,8 @@ impl Shared {
     fn queued(&self) -> usize {
         let (scheduler, slot) = (&self.scheduler, |full: bool| usize::from(full));
         let cores = scheduler.cores().iter();
-        let local = cores.map(|core| core.deque_len() + core.inbox_len() + slot(!core.slot.is_empty_relaxed()));
+        let local = cores
+            .map(|core| core.deque_len() + core.inbox_len() + slot(!core.slot.is_empty_relaxed()));
         let lowered = self.crew_of(Kind::Lowered).queued().load(Relaxed);
         scheduler.injector.len() + scheduler.yielded.len() + lowered + local.sum::<usize>()
     }
@@ -291,7 +315,13 @@ impl fmt::Display for TaskDump {
             seconds => format!("{seconds} s"),
         });
         let class = if self.class == Class::Background { "bg" } else { "fg" };
-        write!(f, "{:>8} {:<14} {waits:>9} {class} {}", self.id.get(), self.state, self.spawned_at)?;
+        write!(
+            f,
+            "{:>8} {:<14} {waits:>9} {class} {}",
+            self.id.get(),
+            self.state,
+            self.spawned_at
+        )?;
         // As a literal, so that a name cannot spoil the table.
         self.name.iter().try_for_each(|name| write!(f, " {name:?}"))?;
         if self.overrun { f.write_str(" (overrun)") } else { Ok(()) }

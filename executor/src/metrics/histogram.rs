@@ -69,7 +69,11 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new() -> Self {
-        Self { counts: [const { AtomicU64::new(0) }; BUCKETS], sum: AtomicU64::new(0), longest: AtomicU64::new(0) }
+        Self {
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+            sum: AtomicU64::new(0),
+            longest: AtomicU64::new(0),
+        }
     }
 
     /// Adds a duration of `nanos` nanoseconds. For one thread at a time.
@@ -226,7 +230,11 @@ impl fmt::Display for Histogram {
             0 => f.write_str("no samples"),
             n => {
                 let (p50, p99, max) = (self.p50(), self.p99(), self.max());
-                write!(f, "p50 {p50:?}, p99 {p99:?}, max {max:?} ({n} sample{})", if n == 1 { "" } else { "s" })
+                write!(
+                    f,
+                    "p50 {p50:?}, p99 {p99:?}, max {max:?} ({n} sample{})",
+                    if n == 1 { "" } else { "s" }
+                )
             }
         }
     }
@@ -257,7 +265,10 @@ mod tests {
             let upper = upper_bound(bucket);
             assert_eq!(bucket_of(lower), bucket);
             assert_eq!(bucket_of(upper - 1), bucket);
-            assert!(upper - lower <= (lower / 8).max(32), "bucket {bucket} is from {lower} to {upper}");
+            assert!(
+                upper - lower <= (lower / 8).max(32),
+                "bucket {bucket} is from {lower} to {upper}"
+            );
             lower = upper;
         }
         assert_eq!(lower, 1 << 37);
@@ -267,13 +278,17 @@ mod tests {
     fn a_quantile_is_never_too_low_and_at_most_an_eighth_too_high() {
         let mut rng = fastrand::Rng::with_seed(3);
         for _ in 0..200 {
-            let mut samples: Vec<u64> = (0..rng.usize(1..500)).map(|_| rng.u64(..) >> rng.u32(28..64)).collect();
+            let mut samples: Vec<u64> =
+                (0..rng.usize(1..500)).map(|_| rng.u64(..) >> rng.u32(28..64)).collect();
             let histogram = of(samples.iter().copied());
             samples.sort_unstable();
             for q in [0.0, 0.25, 0.5, 0.9, 0.99, 1.0] {
                 let rank = ((q * samples.len() as f64).ceil() as usize).max(1);
                 let (exact, told) = (samples[rank - 1], histogram.quantile(q).as_nanos() as u64);
-                assert!(exact <= told && told <= exact + (exact / 8).max(32), "q {q}: {exact} became {told}");
+                assert!(
+                    exact <= told && told <= exact + (exact / 8).max(32),
+                    "q {q}: {exact} became {told}"
+                );
             }
             assert_eq!(histogram.max().as_nanos() as u64, *samples.last().unwrap());
             assert_eq!(histogram.count(), samples.len() as u64);
@@ -289,14 +304,18 @@ mod tests {
 
     #[test]
     fn a_difference_is_what_came_in_between() {
-        let (recorder, mut before, mut after) = (Recorder::new(), Histogram::new(), Histogram::new());
+        let (recorder, mut before, mut after) =
+            (Recorder::new(), Histogram::new(), Histogram::new());
         [50, 1_000_000].iter().for_each(|&nanos| recorder.record(nanos));
         recorder.add_to(&mut before);
         [2_000, 3_000].iter().for_each(|&nanos| recorder.record(nanos));
         recorder.add_to(&mut after);
         let between = after.since(&before);
         assert_eq!((between.count(), between.mean()), (2, Duration::from_nanos(2_500)));
-        assert!((3_000..3_400).contains(&between.max().as_nanos()), "{between}: the long one was before");
+        assert!(
+            (3_000..3_400).contains(&between.max().as_nanos()),
+            "{between}: the long one was before"
+        );
         assert_eq!(after.since(&Histogram::new()), after);
         assert_eq!(before.since(&after).count(), 0, "the wrong way round there is nothing");
         assert_eq!(before.since(&before), Histogram::new());
@@ -305,7 +324,11 @@ mod tests {
     #[test]
     fn what_is_beyond_the_last_bucket_is_in_it() {
         let long = of([1 << 50, u64::MAX / 2]);
-        assert_eq!(long.p50().as_nanos(), u128::from(u64::MAX / 2), "all that is known is the longest");
+        assert_eq!(
+            long.p50().as_nanos(),
+            u128::from(u64::MAX / 2),
+            "all that is known is the longest"
+        );
         assert_eq!(long.count(), 2);
         let mut full = of([]);
         full.counts[7] = u64::MAX;

@@ -119,7 +119,11 @@ impl Tally {
     fn busy(&self, born: u64, now: u64) -> Duration {
         let since = self.parked_since.load(Relaxed);
         let resting = if since == 0 { 0 } else { now.saturating_sub(since) };
-        Duration::from_nanos(now.saturating_sub(born).saturating_sub(self.parked.load(Relaxed)).saturating_sub(resting))
+        Duration::from_nanos(
+            now.saturating_sub(born)
+                .saturating_sub(self.parked.load(Relaxed))
+                .saturating_sub(resting),
+        )
     }
 }
 
@@ -147,7 +151,8 @@ pub(crate) struct Meter {
 impl Meter {
     /// Returns the meter of a runtime with this many workers and spare cores.
     pub(crate) fn new(workers: usize, spares: usize, now: u64) -> Self {
-        let cores: Box<[_]> = (0..workers + spares).map(|_| CachePadded::new(Tally::new())).collect();
+        let cores: Box<[_]> =
+            (0..workers + spares).map(|_| CachePadded::new(Tally::new())).collect();
         cores[workers..].iter().for_each(|spare| spare.rest(now));
         Self {
             stamps: Stamps::new(cores.len()),
@@ -216,7 +221,14 @@ impl Meter {
     }
 
     /// Notes that a task that is timed is about to be polled on a core. For the core's holder.
-    pub(crate) fn begin_timed(&self, core: usize, meta: &Meta, number: u16, gave_way: bool, now: u64) {
+    pub(crate) fn begin_timed(
+        &self,
+        core: usize,
+        meta: &Meta,
+        number: u16,
+        gave_way: bool,
+        now: u64,
+    ) {
         let stamp = self.stamps.take(number);
         let class = if meta.is_background() { Class::Background } else { Class::Foreground };
         let why = if gave_way { Waited::GaveWay } else { Waited::Turn };
@@ -325,8 +337,10 @@ impl Shared {
         // parks was never in use. The list goes up to the last one that was, so that each keeps its
         // place.
         let spares = self.workers()..self.posts.len();
-        let used =
-            spares.rev().find(|&core| load(&meter.cores[core].parks) > 0).map_or(self.workers(), |last| last + 1);
+        let used = spares
+            .rev()
+            .find(|&core| load(&meter.cores[core].parks) > 0)
+            .map_or(self.workers(), |last| last + 1);
         // In the child of a fork a thread that does not exist there may hold any lock.
         let forked = self.birth.is_elsewhere();
         let [blocking, background, lowered] =

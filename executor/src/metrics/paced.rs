@@ -122,7 +122,8 @@ impl Paced {
             Where::At(core) => cores[core].taken(now),
             Where::Anywhere(number) => {
                 let some = cores.len().min(SAMPLE);
-                let nth = |n: usize| &cores[(usize::from(number) + n * cores.len() / some) % cores.len()];
+                let nth =
+                    |n: usize| &cores[(usize::from(number) + n * cores.len() / some) % cores.len()];
                 (0..some).map(|n| nth(n).taken(now)).sum::<u64>() / some as u64
             }
         }
@@ -131,7 +132,13 @@ impl Paced {
     /// Charges the wait of a foreground task that is polled on this core now. The stamp says since
     /// when the task was runnable, and how much had been [taken](Self::taken) by then where it
     /// waited.
-    pub(crate) fn waited(&self, core: usize, place: Where, Stamp { since, taken }: Stamp, now: u64) {
+    pub(crate) fn waited(
+        &self,
+        core: usize,
+        place: Where,
+        Stamp { since, taken }: Stamp,
+        now: u64,
+    ) {
         if let Some(core) = self.core(core) {
             let meanwhile = self.taken(place, now).saturating_sub(taken);
             core.waits.record(meanwhile.min(now.saturating_sub(since)));
@@ -142,7 +149,11 @@ impl Paced {
     /// counts of a histogram, cumulative.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = [0; BUCKETS];
-        self.cores.get().into_iter().flatten().for_each(|core| core.waits.add_counts_to(&mut counts));
+        self.cores
+            .get()
+            .into_iter()
+            .flatten()
+            .for_each(|core| core.waits.add_counts_to(&mut counts));
         counts
     }
 }
@@ -164,14 +175,23 @@ mod tests {
     /// Checks what a task is charged with that waits from `since` to `now` while `meanwhile`
     /// happens: to an eighth, as exactly as histograms are.
     #[track_caller]
-    fn assert_charged(paced: &Paced, place: Where, [since, now]: [u64; 2], meanwhile: impl FnOnce(), expected: u64) {
+    fn assert_charged(
+        paced: &Paced,
+        place: Where,
+        [since, now]: [u64; 2],
+        meanwhile: impl FnOnce(),
+        expected: u64,
+    ) {
         let (before, taken) = (paced.counts(), paced.taken(place, since));
         meanwhile();
         paced.waited(0, place, Stamp { since, taken }, now);
         let after = paced.counts();
         let new: Counts = std::array::from_fn(|bucket| after[bucket] - before[bucket]);
         let charged = quantile(&new, 1.0).expect("it was counted");
-        assert!((expected..=expected + expected / 8 + 32).contains(&charged), "{charged}, and not {expected}");
+        assert!(
+            (expected..=expected + expected / 8 + 32).contains(&charged),
+            "{charged}, and not {expected}"
+        );
     }
 
     /// A stretch of this length, whenever it was.

@@ -134,21 +134,31 @@ pub(crate) struct Stamp {
 impl Stamps {
     pub(crate) fn new(cores: usize) -> Self {
         let groups = (cores + 1).min(MOST_GROUPS);
-        let free = || [const { Entry { since: AtomicU64::new(0), taken: AtomicU64::new(0) } }; GROUP];
+        let free =
+            || [const { Entry { since: AtomicU64::new(0), taken: AtomicU64::new(0) } }; GROUP];
         Self { groups: (0..groups).map(|_| CachePadded::new(free())).collect() }
     }
 
     /// Keeps a time in a free entry of this group, together with what paced work has taken by then,
     /// which may depend on the entry. Returns the number of the entry, or `None` if the group has
     /// none free.
-    pub(crate) fn keep(&self, group: usize, first: u32, time: u64, taken: impl FnOnce(u16) -> u64) -> Option<u16> {
+    pub(crate) fn keep(
+        &self,
+        group: usize,
+        first: u32,
+        time: u64,
+        taken: impl FnOnce(u16) -> u64,
+    ) -> Option<u16> {
         let group = group % self.groups.len();
         let entry = (0..GROUP).map(|i| (first as usize + i) % GROUP).find(|&entry| {
             // Ordering: acquire, partner of the release in `take`: the load of `taken` by the
             // thread that had the entry before comes before the store below. With relaxed it might
             // read what is stored for this task. The next `take` sees that store: the number of the
             // entry goes there with the task, and the queue orders it.
-            self.groups[group][entry].since.compare_exchange(0, time.max(1), Acquire, Relaxed).is_ok()
+            self.groups[group][entry]
+                .since
+                .compare_exchange(0, time.max(1), Acquire, Relaxed)
+                .is_ok()
         })?;
         let number = u16::try_from(group * GROUP + entry + 1).ok()?;
         self.groups[group][entry].taken.store(taken(number), Relaxed);
@@ -206,24 +216,34 @@ mod tests {
         let fast = timed(&sampler, &mut clock, 1_000_000, 50);
         assert!((900..1_200).contains(&fast), "{fast} of 1,000,000: one in 1,024");
         let slow = timed(&sampler, &mut clock, 16_000, 1_000_000);
-        assert!((1_600..2_200).contains(&slow), "{slow} of 16,000: one in eight, once it has noticed");
+        assert!(
+            (1_600..2_200).contains(&slow),
+            "{slow} of 16,000: one in eight, once it has noticed"
+        );
         timed(&sampler, &mut clock, 1_000_000, 50);
         clock += OVERDUE + 1;
         sampler.slow_down(clock);
-        assert!(timed(&sampler, &mut clock, OFTEN, 1_000_000) > 0, "a thread that has slept notices at once");
+        assert!(
+            timed(&sampler, &mut clock, OFTEN, 1_000_000) > 0,
+            "a thread that has slept notices at once"
+        );
     }
 
     #[test]
     fn an_entry_is_kept_for_one_task_until_it_is_taken() {
         let stamps = Stamps::new(1);
-        let numbers: Vec<u16> = (0..16).map(|i| stamps.keep(0, 5, 100 + i, u64::from).unwrap()).collect();
+        let numbers: Vec<u16> =
+            (0..16).map(|i| stamps.keep(0, 5, 100 + i, u64::from).unwrap()).collect();
         assert_eq!(stamps.keep(0, 3, 1, |_| 0), None, "the core's entries are all taken");
         assert!(stamps.keep(1, 3, 1, |_| 0).is_some(), "not those of threads without a core");
         for (since, &number) in (100..).zip(&numbers) {
             assert_eq!(stamps.take(number), Stamp { since, taken: u64::from(number) });
         }
         assert_eq!([numbers[0], 0, u16::MAX].map(|number| stamps.take(number).since), [0; 3]);
-        assert!(stamps.keep(0, 3, 0, |_| 0).is_some_and(|number| stamps.look(number) == 1), "no time is zero");
+        assert!(
+            stamps.keep(0, 3, 0, |_| 0).is_some_and(|number| stamps.look(number) == 1),
+            "no time is zero"
+        );
     }
 
     #[test]

@@ -250,8 +250,9 @@ impl Metrics {
 }
 
 fn each_since(workers: &[WorkerMetrics], earlier: &[WorkerMetrics]) -> Vec<WorkerMetrics> {
-    let since =
-        |(i, now): (usize, &WorkerMetrics)| earlier.get(i).map_or_else(|| now.clone(), |before| now.since(before));
+    let since = |(i, now): (usize, &WorkerMetrics)| {
+        earlier.get(i).map_or_else(|| now.clone(), |before| now.since(before))
+    };
     workers.iter().enumerate().map(since).collect()
 }
 
@@ -283,24 +284,45 @@ impl fmt::Display for Metrics {
         for (name, histogram) in timed {
             writeln!(f, "{name:<19} {histogram}")?;
         }
-        let (steals, stolen, taken, declined) = (self.steals(), self.stolen(), self.yields_taken, self.yields_declined);
-        writeln!(f, "yields              {taken} taken, {declined} declined, {} interrupts", self.interrupts)?;
+        let (steals, stolen, taken, declined) =
+            (self.steals(), self.stolen(), self.yields_taken, self.yields_declined);
+        writeln!(
+            f,
+            "yields              {taken} taken, {declined} declined, {} interrupts",
+            self.interrupts
+        )?;
         writeln!(f, "steals              {steals} of {stolen} tasks")?;
         let (made, avoided) = (self.wake_ups(), self.wake_ups_avoided);
-        writeln!(f, "wake-ups            {made} made, {avoided} avoided, {} hand-offs", self.hand_offs())?;
+        writeln!(
+            f,
+            "wake-ups            {made} made, {avoided} avoided, {} hand-offs",
+            self.hand_offs()
+        )?;
         if self.monitor_rescues > 0 {
-            writeln!(f, "lost wake-ups       {}, made good by the monitor: a bug", self.monitor_rescues)?;
+            writeln!(
+                f,
+                "lost wake-ups       {}, made good by the monitor: a bug",
+                self.monitor_rescues
+            )?;
         }
-        writeln!(f, "global queues       injector {}, yield queue {}", self.injector, self.yield_queue)?;
-        let (queued, running, threads) = (self.blocking_queued, self.blocking_running, self.blocking_threads);
+        writeln!(
+            f,
+            "global queues       injector {}, yield queue {}",
+            self.injector, self.yield_queue
+        )?;
+        let (queued, running, threads) =
+            (self.blocking_queued, self.blocking_running, self.blocking_threads);
         writeln!(f, "blocking jobs       {queued} queued, {running} running, threads {threads}")?;
         if self.lowered_threads > 0 || self.lowered_queued > 0 {
-            let (queued, running, threads) = (self.lowered_queued, self.lowered_running, self.lowered_threads);
-            let refused = if self.lowering_refused { ", which the system refuses to lower" } else { "" };
+            let (queued, running, threads) =
+                (self.lowered_queued, self.lowered_running, self.lowered_threads);
+            let refused =
+                if self.lowering_refused { ", which the system refuses to lower" } else { "" };
             let time = self.lowered_time;
             writeln!(
                 f,
-                "lowered polls       {queued} queued, {running} running, {time:.1?}, threads {threads}{refused}"
+                "lowered polls       {queued} queued, {running} running, {time:.1?}, threads \
+                 {threads}{refused}"
             )?;
         }
         if self.overruns > 0 {
@@ -310,15 +332,27 @@ impl fmt::Display for Metrics {
             writeln!(f, "resting workers     {}, for lowered threads", self.resting_workers)?;
         }
         if self.spares_sent > 0 {
-            writeln!(f, "spare workers       {} at work, {} sent", self.spares_at_work, self.spares_sent)?;
+            writeln!(
+                f,
+                "spare workers       {} at work, {} sent",
+                self.spares_at_work, self.spares_sent
+            )?;
         }
         write!(f, "{:>7} {:>6} {:>5} {:>6} {:>7}", "worker", "deque", "slot", "inbox", "busy")?;
-        write!(f, " {:>12} {:>10} {:>10} {:>10} {:>10}", "polls", "hand-offs", "parks", "wake-ups", "steals")?;
-        let spares = self.spare_workers.iter().enumerate().map(|(n, worker)| (format!("spare {n}"), worker));
+        write!(
+            f,
+            " {:>12} {:>10} {:>10} {:>10} {:>10}",
+            "polls", "hand-offs", "parks", "wake-ups", "steals"
+        )?;
+        let spares =
+            self.spare_workers.iter().enumerate().map(|(n, worker)| (format!("spare {n}"), worker));
         let workers = self.workers.iter().enumerate().map(|(n, worker)| (n.to_string(), worker));
         for (number, worker) in workers.chain(spares) {
-            let busy = 100.0 * worker.busy.as_secs_f64() / self.uptime.as_secs_f64().max(f64::MIN_POSITIVE);
-            let WorkerMetrics { deque, slot, inbox, polls, hand_offs, parks, wake_ups, steals, .. } = worker;
+            let busy = 100.0 * worker.busy.as_secs_f64()
+                / self.uptime.as_secs_f64().max(f64::MIN_POSITIVE);
+            let WorkerMetrics {
+                deque, slot, inbox, polls, hand_offs, parks, wake_ups, steals, ..
+            } = worker;
             write!(f, "\n{number:>7} {deque:>6} {slot:>5} {inbox:>6} {busy:>6.1}%")?;
             write!(f, " {polls:>12} {hand_offs:>10} {parks:>10} {wake_ups:>10} {steals:>10}")?;
         }

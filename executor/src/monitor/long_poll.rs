@@ -15,12 +15,15 @@ const MOST: usize = 1_024;
 pub(super) const HANGS: Duration = Duration::from_secs(1);
 
 /// What can take so long in one poll.
-const CAUSES: &str = "a call that blocks, a long computation, or a loop over a channel or stream that is always ready";
+const CAUSES: &str = "a call that blocks, a long computation, or a loop over a channel or stream \
+                      that is always ready";
 
 /// What to do about it.
-const REMEDIES: &str = "  Remedies: `spawn_blocking` or `block_in_place` around a call that blocks; `yield_now_if_busy` or \
-    `budget::cooperative` in a loop; `task::Builder::preemptible` for a computation that cannot yield. Reported once a spawn \
-    location; `Builder::on_long_poll` sets another place for it.";
+const REMEDIES: &str = "  Remedies: `spawn_blocking` or `block_in_place` around a call that \
+                        blocks; `yield_now_if_busy` or `budget::cooperative` in a loop; \
+                        `task::Builder::preemptible` for a computation that cannot yield. \
+                        Reported once a spawn location; `Builder::on_long_poll` sets another \
+                        place for it.";
 
 /// A poll that went on for too long; see [`Builder::on_long_poll`](crate::Builder::on_long_poll).
 ///
@@ -132,7 +135,8 @@ impl LongPoll {
 impl fmt::Display for LongPoll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         describe(f, self.id, self.name(), self.spawned_at)?;
-        let (was, length) = (if self.has_ended { "was" } else { "has been" }, self.length.as_millis());
+        let (was, length) =
+            (if self.has_ended { "was" } else { "has been" }, self.length.as_millis());
         write!(f, ", {was} in one poll for {length} ms on worker {} ({CAUSES})", self.worker)?;
         match &self.stack {
             Some(stack) => write!(f, ", here:\n{stack}"),
@@ -152,7 +156,9 @@ impl Reports {
     /// Returns whether a poll that has gone on for this long is to be reported. A release build
     /// with neither a hook nor `tracing` reports only a poll that seems to hang.
     pub(super) fn are_wanted(&self, shared: &Shared, length: Duration) -> bool {
-        let heard = shared.hooks.on_long_poll.is_some() || cfg!(feature = "tracing") || cfg!(debug_assertions);
+        let heard = shared.hooks.on_long_poll.is_some()
+            || cfg!(feature = "tracing")
+            || cfg!(debug_assertions);
         (heard || length >= HANGS) && self.causes.len() < MOST
     }
 
@@ -165,7 +171,16 @@ impl Reports {
         }
         let name = shared.registry.name_of(id);
         let stack = sample(shared, worker);
-        Some(LongPoll { id, name, spawned_at, worker, length: Duration::ZERO, has_ended: false, out: false, stack })
+        Some(LongPoll {
+            id,
+            name,
+            spawned_at,
+            worker,
+            length: Duration::ZERO,
+            has_ended: false,
+            out: false,
+            stack,
+        })
     }
 
     /// Sends a report to the hook and to `tracing`, or prints it.

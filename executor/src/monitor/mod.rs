@@ -297,9 +297,11 @@ fn serve_the_last(shared: &Arc<Shared>) {
 fn watch(shared: &Arc<Shared>) {
     let monitor = &shared.monitor;
     let (mut polls, mut suspicion) = (Polls::new(shared.posts.len()), Suspicion::default());
-    let (mut spares, mut shares, mut relief) = (Spares::new(shared), Shares::default(), Relief::default());
+    let (mut spares, mut shares, mut relief) =
+        (Spares::new(shared), Shares::default(), Relief::default());
     let mut grown_at = Instant::now();
-    let (mut quiet_since, mut alert, mut trust) = (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
+    let (mut quiet_since, mut alert, mut trust) =
+        (None, 0_u32, Trust { pause: TRUST_FOR, earned: 0 });
     let mut last_turn = 0;
     while shared.gate.phase() == Phase::Open {
         let now = Instant::now();
@@ -365,7 +367,9 @@ fn watch(shared: &Arc<Shared>) {
             // has not woken it.
             let nothing_new = || due == [self::jobs_wait(shared), Relief::is_due(shared)];
             let open = || shared.gate.phase() == Phase::Open;
-            monitor.sleep(pause.map(|pause| now + pause), || all_idle(shared) && open() && nothing_new());
+            monitor.sleep(pause.map(|pause| now + pause), || {
+                all_idle(shared) && open() && nothing_new()
+            });
             if pause.is_none() {
                 quiet_since = None;
             }

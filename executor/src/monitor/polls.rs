@@ -114,7 +114,8 @@ impl Polls {
 
     /// Has the next look come at most `pause` after this one.
     fn look_soon(&mut self, pause: Duration) {
-        self.look_again_after = Some(self.look_again_after.map_or(pause, |before| before.min(pause)));
+        self.look_again_after =
+            Some(self.look_again_after.map_or(pause, |before| before.min(pause)));
     }
 
     /// Looks for polls that were going on at the last look too: gets help for what waits behind
@@ -127,7 +128,8 @@ impl Polls {
         for (index, core) in shared.scheduler.cores().iter().enumerate() {
             // 1. Read what the core's holder does.
             let post = &shared.posts[index];
-            let (poll, full, running) = (core.polling(), !core.slot.is_empty_relaxed(), post.is_running());
+            let (poll, full, running) =
+                (core.polling(), !core.slot.is_empty_relaxed(), post.is_running());
             let loan = post.lease.on_loan();
             // A full slot between two polls does not count: it runs next.
             any_full |= full && running;
@@ -185,7 +187,8 @@ impl Polls {
     /// Reports what is known by now: the monitor looks no more.
     pub(super) fn look_no_more(&mut self, shared: &Arc<Shared>, now: Instant) {
         for index in 0..self.seen.len() {
-            let (core, post, seen) = (shared.scheduler.core(index), &shared.posts[index], &mut self.seen[index]);
+            let (core, post, seen) =
+                (shared.scheduler.core(index), &shared.posts[index], &mut self.seen[index]);
             let goes_on = core.polling() == seen.poll && post.is_running() && !post.is_dropping();
             match &mut seen.report {
                 Some(report) if goes_on && !report.is_out() => {
@@ -224,8 +227,9 @@ impl Polls {
             // is no fault of the program's. Of an unproven poll it is enough that the thread has
             // hardly had one: if it sleeps, in a lock say, it is not one to preempt, and the poll
             // is left to the usual terms.
-            let could_not_hear = had_since()
-                .is_some_and(|had| had < terms.enough_to_hear && (unproven || post.wants_cpu() == Some(true)));
+            let could_not_hear = had_since().is_some_and(|had| {
+                had < terms.enough_to_hear && (unproven || post.wants_cpu() == Some(true))
+            });
             now - asked < terms.grace || could_not_hear
         };
         if running && seen.asked.is_some_and(too_soon) {
@@ -322,7 +326,9 @@ fn ignores(shared: &Shared, index: usize) -> bool {
 /// threads are to go before it from now on, and before further polls from the same place.
 fn overrun(shared: &Shared, index: usize, poll: u32) {
     let (post, core) = (&shared.posts[index], shared.scheduler.core(index));
-    let Some(spawned_at) = post.learns_of().filter(|_| shared.preempts_background()) else { return };
+    let Some(spawned_at) = post.learns_of().filter(|_| shared.preempts_background()) else {
+        return;
+    };
     // 1. Is it still the poll that was asked? This thread may have had no CPU since it saw the
     //    poll, and then another goes on there that was asked nothing.
     //

@@ -78,7 +78,13 @@ impl Suspicion {
     /// soon.
     pub(super) fn look(&mut self, shared: &Shared, now: Instant) -> bool {
         let sight = look(shared);
-        let verdict = self.judge(sight, shared.meter.woken_and_parked(), now, Threads::now, Threads::all_moved_on);
+        let verdict = self.judge(
+            sight,
+            shared.meter.woken_and_parked(),
+            now,
+            Threads::now,
+            Threads::all_moved_on,
+        );
         match verdict {
             Verdict::Nothing => return false,
             Verdict::LookAgain => return true,
@@ -150,7 +156,11 @@ fn look(shared: &Shared) -> Sight {
     fence(SeqCst);
     let after = (polls(), in_polls(), scheduler.idle.counts());
     let (_, polling, counts) = after;
-    if before == after && polling + counts.idle() == workers { Sight::Unannounced } else { Sight::Unclear }
+    if before == after && polling + counts.idle() == workers {
+        Sight::Unannounced
+    } else {
+        Sight::Unclear
+    }
 }
 
 /// The threads of the process, and how long each has had a CPU.
@@ -188,10 +198,17 @@ fn each_thread() -> Option<impl Iterator<Item = Thread>> {
     // SAFETY: `gettid` has no arguments and touches no memory.
     let own = unsafe { libc::gettid() };
     let ids = std::fs::read_dir("/proc/self/task").ok()?;
-    let ids = ids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(move |&id| id != own);
+    let ids = ids
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(move |&id| id != own);
     Some(ids.filter_map(|id: i32| {
         let read = |name| std::fs::read_to_string(format!("/proc/self/task/{id}/{name}")).ok();
-        let had_cpu = read("schedstat")?.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)?;
+        let had_cpu = read("schedstat")?
+            .split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()
+            .map(Duration::from_nanos)?;
         // Behind the name, which is in brackets and may contain some.
         let sleeps = read("stat")?.rsplit_once(") ")?.1.starts_with(['S', 'I', 'Z', 'X']);
         Some(Thread { id, had_cpu, sleeps })
@@ -293,8 +310,13 @@ mod tests {
                 std::thread::yield_now();
             }
             let location = std::panic::Location::caller();
-            let (task, handle) =
-                crate::task::allocate(std::sync::Arc::as_ptr(shared), None, Class::Foreground, location, async { 42 });
+            let (task, handle) = crate::task::allocate(
+                std::sync::Arc::as_ptr(shared),
+                None,
+                Class::Foreground,
+                location,
+                async { 42 },
+            );
             task.metadata().set_mark(Mark::QUEUED);
             shared.scheduler.injector.push(task);
             // A wake-up that is really lost is lost before the monitor sleeps. Here everything

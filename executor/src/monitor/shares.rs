@@ -83,7 +83,8 @@ impl Shares {
         let used = shared.posts[..shared.workers()].iter().filter_map(|post| post.had_cpu()).sum();
         if let Some(last) = self.last.replace(Look { at: now, used }) {
             let cpus = shared.workers() as f64;
-            let demand = Demand { polite: cpus.min(polite as f64), lowered: cpus.min(lowered as f64) };
+            let demand =
+                Demand { polite: cpus.min(polite as f64), lowered: cpus.min(lowered as f64) };
             let used = used.saturating_sub(last.used).as_secs_f64() / (now - last.at).as_secs_f64();
             self.settle(cpus, used.min(cpus), running as f64, demand);
             rest(shared, self.resting(shared.workers()));
@@ -95,7 +96,8 @@ impl Shares {
     fn settle(&mut self, cpus: f64, used: f64, running: f64, Demand { polite, lowered }: Demand) {
         self.foreground += ((used - running).max(0.0) - self.foreground) / LOOKS;
         let left = cpus - self.foreground;
-        let part = if polite + lowered <= left { lowered } else { left * lowered / (polite + lowered) };
+        let part =
+            if polite + lowered <= left { lowered } else { left * lowered / (polite + lowered) };
         self.owed = (self.owed + part - (cpus - used)).clamp(0.0, cpus);
     }
 
@@ -133,7 +135,8 @@ fn wanting(shared: &Shared) -> Option<usize> {
     let mut wanting = 0;
     for kind in [Kind::Background, Kind::Lowered] {
         let threads = shared.crew_of(kind).threads_in_jobs();
-        wanting += threads.into_iter().filter(|&thread| os::wants_cpu(thread) == Some(true)).count();
+        wanting +=
+            threads.into_iter().filter(|&thread| os::wants_cpu(thread) == Some(true)).count();
     }
     Some(wanting)
 }
@@ -161,7 +164,10 @@ mod tests {
 
     fn about((polite, lowered): (f64, f64), expected: (f64, f64)) {
         let near = |a: f64, b: f64| (a - b).abs() < 0.06;
-        assert!(near(polite, expected.0) && near(lowered, expected.1), "{polite} and {lowered}, not {expected:?}");
+        assert!(
+            near(polite, expected.0) && near(lowered, expected.1),
+            "{polite} and {lowered}, not {expected:?}"
+        );
     }
 
     #[test]
@@ -217,7 +223,11 @@ mod tests {
                 ask_to_rest(shared);
                 shared.scheduler.yielded.len() == 3 && shared.scheduler.idle.counts().idle() == 2
             });
-            assert_eq!(runtime.block_on(runtime.spawn(async { 42 })).unwrap(), 42, "workers that rest run the rest");
+            assert_eq!(
+                runtime.block_on(runtime.spawn(async { 42 })).unwrap(),
+                42,
+                "workers that rest run the rest"
+            );
             let before: usize = STEPS.iter().map(|steps| steps.load(Relaxed)).sum();
             rest(shared, 1);
             until(&|| STEPS.iter().map(|steps| steps.load(Relaxed)).sum::<usize>() > before);

@@ -71,7 +71,11 @@ impl Spares {
         let see = |(place, spare): (usize, &Lent)| {
             let core = shared.workers() + place;
             let held = is_out(spare) && !spare.fresh && holds(core);
-            Spare { whereabouts: spare.whereabouts, held, asleep: shared.scheduler.idle.is_asleep(core) }
+            Spare {
+                whereabouts: spare.whereabouts,
+                held,
+                asleep: shared.scheduler.idle.is_asleep(core),
+            }
         };
         self.spares.iter().enumerate().map(see).collect()
     }
@@ -80,7 +84,9 @@ impl Spares {
     fn take_given(&mut self, shared: &Shared) {
         for place in 0..self.spares.len() {
             let core = shared.workers() + place;
-            if self.spares[place].whereabouts == Whereabouts::Recalled && shared.posts[core].recall.take_given() {
+            if self.spares[place].whereabouts == Whereabouts::Recalled
+                && shared.posts[core].recall.take_given()
+            {
                 self.is_back(shared, place);
             }
         }

@@ -150,7 +150,9 @@ fn describe(frames: &[AtomicUsize]) -> Box<str> {
             let name = symbol.name().map_or_else(|| "?".to_owned(), |name| format!("{name:#}"));
             // Writing to a string cannot fail.
             let _ = match (symbol.filename(), symbol.lineno()) {
-                (Some(file), Some(line)) => writeln!(text, "{number:4}: {name} at {}:{line}", file.display()),
+                (Some(file), Some(line)) => {
+                    writeln!(text, "{number:4}: {name} at {}:{line}", file.display())
+                }
                 _ => writeln!(text, "{number:4}: {name}"),
             };
             number += 1;
@@ -163,6 +165,8 @@ fn describe(frames: &[AtomicUsize]) -> Box<str> {
 /// Returns the functions that an address is in: several, if some were inlined.
 fn names(address: *mut std::ffi::c_void) -> Vec<String> {
     let mut names = Vec::new();
-    backtrace::resolve(address, |symbol| names.extend(symbol.name().map(|name| format!("{name:#}"))));
+    backtrace::resolve(address, |symbol| {
+        names.extend(symbol.name().map(|name| format!("{name:#}")))
+    });
     names
 }

@@ -352,7 +352,10 @@ impl Builder {
     ///     .build()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn on_task_panic(mut self, hook: impl Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync + 'static) -> Self {
+    pub fn on_task_panic(
+        mut self,
+        hook: impl Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync + 'static,
+    ) -> Self {
         self.hooks.on_task_panic = Some(Arc::new(hook));
         self
     }
@@ -451,7 +454,8 @@ impl Builder {
     /// ```
     /// use std::time::Duration;
     ///
-    /// let runtime = giveway::Builder::new().long_poll_threshold(Duration::from_millis(100)).build()?;
+    /// let runtime =
+    ///     giveway::Builder::new().long_poll_threshold(Duration::from_millis(100)).build()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn long_poll_threshold(mut self, threshold: Duration) -> Self {
@@ -514,12 +518,15 @@ impl Builder {
         }
         crate::io::serve_everybody();
         if self.max_blocking_threads == 0 {
-            return Err(invalid("`max_blocking_threads` is 0; blocking jobs need a thread to run on".into()));
+            return Err(invalid(
+                "`max_blocking_threads` is 0; blocking jobs need a thread to run on".into(),
+            ));
         }
         self.elastic.check().map_err(|error| invalid(error.to_string()))?;
         let spares = self.max_spare_workers.unwrap_or(workers).min(MAX_WORKERS);
         let settings = Settings { spares, clock: os::now, ..self.settings };
-        let mut shared = Shared::new(workers, settings, self.hooks.clone(), self.articles(workers))?;
+        let mut shared =
+            Shared::new(workers, settings, self.hooks.clone(), self.articles(workers))?;
         shared.deadlocks = self.detect_deadlock.then(Watch::default);
         shared.preempts_background = self.preempt_background;
         shared.elastic = Elastic::new(self.elastic);
@@ -570,14 +577,21 @@ impl Builder {
 }
 
 /// Ends the threads that were started, after the OS refused one more. Returns the error to report.
-fn give_up(shared: &Arc<Shared>, started: Vec<thread::JoinHandle<()>>, error: io::Error) -> io::Error {
+fn give_up(
+    shared: &Arc<Shared>,
+    started: Vec<thread::JoinHandle<()>>,
+    error: io::Error,
+) -> io::Error {
     let (started_now, wanted) = (started.len(), shared.workers() + 1);
     // Before `and_join`, which would wait for these cores too.
     shared.gate.never_started(started_now.min(shared.workers())..shared.workers());
     super::shutdown::and_join(shared, started);
     // None of the started workers may have been the last; see `shutdown.md`.
     super::shutdown::without_workers(shared);
-    io::Error::new(error.kind(), format!("thread {} of {wanted} could not be started: {error}", started_now + 1))
+    io::Error::new(
+        error.kind(),
+        format!("thread {} of {wanted} could not be started: {error}", started_now + 1),
+    )
 }
 
 fn default_workers() -> io::Result<usize> {
@@ -587,11 +601,14 @@ fn default_workers() -> io::Result<usize> {
         Ok(text) => match text.trim().parse() {
             Ok(workers) => check_workers(workers, WORKERS_VARIABLE),
             Err(_) => Err(invalid(format!(
-                "{WORKERS_VARIABLE} is {text:?}, which is not a number of workers; set it to 1 to {MAX_WORKERS} or unset it"
+                "{WORKERS_VARIABLE} is {text:?}, which is not a number of workers; set it to 1 to \
+                 {MAX_WORKERS} or unset it"
             ))),
         },
         Err(std::env::VarError::NotPresent) => Ok(available_workers()),
-        Err(error @ std::env::VarError::NotUnicode(_)) => Err(invalid(format!("{WORKERS_VARIABLE}: {error}"))),
+        Err(error @ std::env::VarError::NotUnicode(_)) => {
+            Err(invalid(format!("{WORKERS_VARIABLE}: {error}")))
+        }
     }
 }
 

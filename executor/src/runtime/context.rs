@@ -51,7 +51,8 @@ struct Place {
 /// thread takes it.
 pub(crate) type Again = Cell<Option<Runnable>>;
 
-const NOWHERE: Place = Place { worker: ptr::null(), away: ptr::null(), running: None, again: ptr::null() };
+const NOWHERE: Place =
+    Place { worker: ptr::null(), away: ptr::null(), running: None, again: ptr::null() };
 
 /// Puts back the place that the thread had before.
 struct PutBack(Place);
@@ -84,7 +85,13 @@ pub(crate) fn on_worker<R>(worker: &Worker, f: impl FnOnce() -> R) -> R {
 /// `id`. If `kept` says afterwards that the worker has its core again, the thread gets back its
 /// place. Otherwise it stays away up to the end of [`on_worker`].
 #[inline]
-pub(crate) fn away<R>(worker: &Worker, id: Id, class: Class, f: impl FnOnce() -> R, kept: impl FnOnce() -> bool) -> R {
+pub(crate) fn away<R>(
+    worker: &Worker,
+    id: Id,
+    class: Class,
+    f: impl FnOnce() -> R,
+    kept: impl FnOnce() -> bool,
+) -> R {
     struct Back<K: FnOnce() -> bool>(Place, Option<K>);
     impl<K: FnOnce() -> bool> Drop for Back<K> {
         #[inline]
@@ -118,7 +125,12 @@ pub(crate) fn in_job<R>(shared: &Arc<Shared>, id: Id, class: Class, f: impl FnOn
 
 /// Runs `f`, a poll of a background task, on this thread, which is a lowered one. If the task is to
 /// be polled again, [`leave_again`] puts it into `again`.
-pub(crate) fn in_lowered_poll<R>(shared: &Arc<Shared>, id: Id, again: &Again, f: impl FnOnce() -> R) -> R {
+pub(crate) fn in_lowered_poll<R>(
+    shared: &Arc<Shared>,
+    id: Id,
+    again: &Again,
+    f: impl FnOnce() -> R,
+) -> R {
     let running = Some((Arc::as_ptr(shared), id, Class::Background));
     in_place(shared, Place { running, again, ..NOWHERE }, f)
 }

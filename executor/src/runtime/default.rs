@@ -76,7 +76,9 @@ fn get_or_start(is_usable: impl Fn(&Shared) -> bool) -> io::Result<Arc<Shared>> 
         // Ordering: acquire, partner of the releases in this function and in `Lent::new`: a thread
         // that sees an entry sees what is in it.
         let current = DEFAULT.load(Acquire);
-        if let Some(shared) = Entry::at(current).and_then(Entry::shared).filter(|shared| is_usable(shared)) {
+        if let Some(shared) =
+            Entry::at(current).and_then(Entry::shared).filter(|shared| is_usable(shared))
+        {
             return Ok(shared);
         }
         let runtime = Builder::new().build()?;

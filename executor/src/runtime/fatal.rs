@@ -82,11 +82,13 @@ impl<'a> Waiter<'a> {
         // Ordering: acquire in `Gate::phase`, partner of the release in `Gate::terminate`; for jobs
         // the locks of the crews do the same. The poll that follows sees every result.
         let ended = self.shared.gate.phase() == Phase::Terminated
-            && on_behalf(|| self.shared.crews().iter().all(|crew| crew.is_drained() && !crew.has_jobs()));
+            && on_behalf(|| {
+                self.shared.crews().iter().all(|crew| crew.is_drained() && !crew.has_jobs())
+            });
         (ended || since.elapsed() >= GRACE).then(|| {
             format!(
-                "the runtime was shut down because a task has panicked (`PanicPolicy::Shutdown`), and the future of `block_on` \
-                 still waits.\n  {text}"
+                "the runtime was shut down because a task has panicked (`PanicPolicy::Shutdown`), \
+                 and the future of `block_on` still waits.\n  {text}"
             )
             .into()
         })

@@ -52,8 +52,9 @@ impl Handle {
     #[track_caller]
     pub fn current() -> Self {
         Self::try_current().expect(
-            "no Giveway runtime is current on this thread; call this from a task, from within `block_on`, \
-             or after `Handle::enter` (`giveway::spawn` would use the default runtime here, `Handle::current` does not)",
+            "no Giveway runtime is current on this thread; call this from a task, from within \
+             `block_on`, or after `Handle::enter` (`giveway::spawn` would use the default runtime \
+             here, `Handle::current` does not)",
         )
     }
 
@@ -285,7 +286,9 @@ impl Handle {
     /// use giveway::metrics::TaskState;
     ///
     /// let runtime = giveway::Runtime::new()?;
-    /// let waits = giveway::task::Builder::new().name("idler").spawn_on(std::future::pending::<()>(), runtime.handle());
+    /// let waits = giveway::task::Builder::new()
+    ///     .name("idler")
+    ///     .spawn_on(std::future::pending::<()>(), runtime.handle());
     /// let idler = loop {
     ///     let dump = runtime.handle().dump();
     ///     let idler = dump.tasks().iter().find(|task| task.id == waits.id()).cloned();
@@ -337,7 +340,11 @@ impl futures_task::Spawn for Handle {
     }
 
     fn status(&self) -> Result<(), SpawnError> {
-        if self.shared.gate.phase() == super::Phase::Open { Ok(()) } else { Err(SpawnError::shutdown()) }
+        if self.shared.gate.phase() == super::Phase::Open {
+            Ok(())
+        } else {
+            Err(SpawnError::shutdown())
+        }
     }
 }
 

@@ -130,11 +130,15 @@ pub enum PanicPolicy {
 ///     .workers(1)
 ///     .on_task_panic(move |panic| {
 ///         let message = panic.payload().downcast_ref::<&str>().copied();
-///         report.send((panic.id(), panic.name().map(str::to_owned), panic.spawned_at(), message)).unwrap();
+///         report
+///             .send((panic.id(), panic.name().map(str::to_owned), panic.spawned_at(), message))
+///             .unwrap();
 ///         giveway::PanicPolicy::Continue
 ///     })
 ///     .build()?;
-/// let task = giveway::task::Builder::new().name("baker").spawn_on(async { panic!("no bread") }, runtime.handle());
+/// let task = giveway::task::Builder::new()
+///     .name("baker")
+///     .spawn_on(async { panic!("no bread") }, runtime.handle());
 /// let task_id = task.id();
 /// assert!(runtime.block_on(task).is_err());
 /// let (id, name, spawned_at, message) = reports.recv().unwrap();

@@ -158,7 +158,13 @@ impl Runtime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::spawn_on(&self.handle.shared, None, Some(Class::Background), Location::caller(), future)
+        context::spawn_on(
+            &self.handle.shared,
+            None,
+            Some(Class::Background),
+            Location::caller(),
+            future,
+        )
     }
 
     /// Spawns a future that stays on one worker's thread; see

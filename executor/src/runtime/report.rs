@@ -57,8 +57,14 @@ impl ShutdownReport {
 
     /// Reports that `workers` have not ended, and what the crews have left. The shutdown began at
     /// `since`.
-    pub(super) fn new(shared: &Shared, workers: &[usize], left: [Left; CREWS], since: Instant) -> Self {
-        let running = workers.iter().filter_map(|&worker| StuckTask::on_worker(shared, worker, since));
+    pub(super) fn new(
+        shared: &Shared,
+        workers: &[usize],
+        left: [Left; CREWS],
+        since: Instant,
+    ) -> Self {
+        let running =
+            workers.iter().filter_map(|&worker| StuckTask::on_worker(shared, worker, since));
         let mut tasks: Vec<_> = running.collect();
         let mut threads = workers.len();
         let mut not_started = Vec::new();
@@ -72,7 +78,9 @@ impl ShutdownReport {
                 };
                 StuckTask::new(work, place)
             }));
-            not_started.extend(left.waiting.into_iter().map(|work| StuckTask::new(work, Place::NotStarted)));
+            not_started.extend(
+                left.waiting.into_iter().map(|work| StuckTask::new(work, Place::NotStarted)),
+            );
         }
         // A job has its name, and is not registered. For a task only the registry has it.
         for task in tasks.iter_mut().filter(|task| task.name.is_none()) {
@@ -150,7 +158,13 @@ enum Place {
 
 impl StuckTask {
     fn new(Work { id, name, spawned_at, since, .. }: Work, place: Place) -> Self {
-        Self { id, name, spawned_at, place, length: since.map_or(Duration::ZERO, |since| since.elapsed()) }
+        Self {
+            id,
+            name,
+            spawned_at,
+            place,
+            length: since.map_or(Duration::ZERO, |since| since.elapsed()),
+        }
     }
 
     /// Returns what a worker that has not ended is in. It has been in there at least since
@@ -163,7 +177,8 @@ impl StuckTask {
             (Place::Destructor(worker), since_closed)
         } else {
             let seen = post.seen_since(shared.scheduler.core(worker).polling());
-            let since_seen = seen.map(|seen| Duration::from_nanos(shared.now().saturating_sub(seen)));
+            let since_seen =
+                seen.map(|seen| Duration::from_nanos(shared.now().saturating_sub(seen)));
             (Place::Worker(worker), since_seen.unwrap_or(since_closed).max(since_closed))
         };
         Some(Self { id, name: None, spawned_at, place, length })
@@ -235,11 +250,15 @@ impl fmt::Display for StuckTask {
         let length = Rounded(self.length);
         match self.place {
             Place::Worker(worker) => write!(f, ", in one poll for {length}, keeps worker {worker}"),
-            Place::Destructor(worker) => write!(f, ", in its destructor for {length}, keeps worker {worker}"),
+            Place::Destructor(worker) => {
+                write!(f, ", in its destructor for {length}, keeps worker {worker}")
+            }
             Place::Nowhere => write!(f, ", blocks in place for {length}"),
             Place::Lowered => write!(f, ", in one poll for {length}, keeps a lowered thread"),
             Place::Job => write!(f, ", is a blocking job that has not ended after {length}"),
-            Place::NotStarted => f.write_str(", is a blocking job that had not started, and is cancelled"),
+            Place::NotStarted => {
+                f.write_str(", is a blocking job that had not started, and is cancelled")
+            }
         }
     }
 }

@@ -18,7 +18,9 @@ use std::io;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 use std::time::{Duration, Instant};
 
 /// How many crews a runtime has: one of each [`Kind`].
@@ -153,7 +155,8 @@ impl Post {
     pub(crate) fn begin(&self, meta: &Meta, background: bool) {
         // Ordering: relaxed, both; reports read them and tolerate a mixture. The location is static
         // data, so nothing has to be published with the pointer.
-        let class = if background && meta.may_be_lowered() { LEARNS | 1 } else { u64::from(background) };
+        let class =
+            if background && meta.may_be_lowered() { LEARNS | 1 } else { u64::from(background) };
         self.running.store(meta.id.get() << 1 | class, Relaxed);
         self.spawned_at.store(ptr::from_ref(meta.location()).cast_mut(), Relaxed);
     }
@@ -333,14 +336,25 @@ impl Post {
 }
 
 impl Shared {
-    pub(crate) fn new(workers: usize, settings: Settings, hooks: Hooks, articles: Articles) -> io::Result<Self> {
+    pub(crate) fn new(
+        workers: usize,
+        settings: Settings,
+        hooks: Hooks,
+        articles: Articles,
+    ) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let spares = settings.spares;
         let (scheduler, locals) = Scheduler::new(workers, settings);
         let reactor = Reactor::new(workers + spares)?;
         let meter = Meter::new(workers, spares, reactor.now());
         let most_with_relief = articles.most.max(workers);
-        let of_kind = |kind| Articles { kind, most: workers, most_with_relief, prompt: workers, ..articles.clone() };
+        let of_kind = |kind| Articles {
+            kind,
+            most: workers,
+            most_with_relief,
+            prompt: workers,
+            ..articles.clone()
+        };
         Ok(Self {
             scheduler,
             workers,
@@ -396,8 +410,8 @@ impl Shared {
         // Ordering: relaxed, here and below: the flag is set once, and publishes nothing.
         if !self.lowering_refused.swap(true, Relaxed) {
             eprintln!(
-                "giveway: the system refuses to lower the priority of a thread ({error}); background work without yield \
-                 points is not preempted"
+                "giveway: the system refuses to lower the priority of a thread ({error}); \
+                 background work without yield points is not preempted"
             );
         }
     }
@@ -468,7 +482,12 @@ impl Shared {
     /// Takes a core that was lent for the calling thread (T1 and T2 of `blocking/hand_off.md`).
     /// Returns false if the core is not on this loan any more. If it then turns out that the
     /// calling thread is the last of the runtime, `drop_own` drops what only this thread may drop.
-    pub(crate) fn take_core(self: &Arc<Self>, core: usize, loan: Loan, drop_own: impl Fn()) -> bool {
+    pub(crate) fn take_core(
+        self: &Arc<Self>,
+        core: usize,
+        loan: Loan,
+        drop_own: impl Fn(),
+    ) -> bool {
         let post = &self.posts[core];
         // 1. One more inside, before the core is taken: from then on the poll that lent it has no
         //    core, and must be counted by itself. Counted later, the gate could come to zero during
@@ -478,7 +497,13 @@ impl Shared {
         //    core gone, the note is there. Nothing runs on a spare core that the monitor lends.
         let running = if post.lease.is_open(loan) { post.running() } else { None };
         if let Some((id, spawned_at)) = running {
-            let work = Work { id, name: None, spawned_at, worker: Some(core), since: Some(Instant::now()) };
+            let work = Work {
+                id,
+                name: None,
+                spawned_at,
+                worker: Some(core),
+                since: Some(Instant::now()),
+            };
             self.crew.note_away(core, loan, work);
         }
         // 3. Of all takers and the lender, one succeeds.
@@ -542,8 +567,8 @@ impl Shared {
     pub(crate) fn refuse_in_forked_child(&self) {
         assert!(
             !self.birth.is_elsewhere(),
-            "this Giveway runtime was started before a fork, and its threads do not exist in the child; \
-             start a new runtime in the child"
+            "this Giveway runtime was started before a fork, and its threads do not exist in the \
+             child; start a new runtime in the child"
         );
     }
 
@@ -609,7 +634,9 @@ impl Shared {
     /// Queues a pinned task for its worker.
     pub(crate) fn push_pinned(&self, worker: usize, runnable: Runnable) {
         context::with_worker(|current| match current {
-            Some(current) if current.belongs_to(self) && current.is_home_of(worker) => current.push_pinned(runnable),
+            Some(current) if current.belongs_to(self) && current.is_home_of(worker) => {
+                current.push_pinned(runnable)
+            }
             _ => on_behalf(|| self.unpark(self.scheduler.push_pinned(worker, runnable))),
         });
         if self.gate.phase() != Phase::Open {

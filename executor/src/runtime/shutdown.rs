@@ -66,7 +66,9 @@ impl Gate {
     pub(crate) fn close(&self) -> bool {
         // Ordering: AcqRel, partner of the load in `phase`. A worker that is about to sleep sees
         // the new phase through the lock of the sleepers.
-        self.phase.compare_exchange(Phase::Open as u8, Phase::Closing as u8, AcqRel, Acquire).is_ok()
+        self.phase
+            .compare_exchange(Phase::Open as u8, Phase::Closing as u8, AcqRel, Acquire)
+            .is_ok()
     }
 
     /// Counts one more inside: a poll that is about to lose its core to the caller
@@ -130,7 +132,9 @@ impl Gate {
     /// Waits until the holder of every core has ended, or for the deadline. Returns the cores whose
     /// holders have not.
     pub(super) fn wait_ended(&self, deadline: Option<Instant>) -> Vec<usize> {
-        let ended = wait_while(&self.one_more_ended, self.lock_ended(), deadline, |ended| ended.contains(&false));
+        let ended = wait_while(&self.one_more_ended, self.lock_ended(), deadline, |ended| {
+            ended.contains(&false)
+        });
         (0..ended.len()).filter(|&worker| !ended[worker]).collect()
     }
 
@@ -295,7 +299,11 @@ pub(crate) fn and_give_up(shared: &Arc<Shared>, threads: Threads) {
 }
 
 /// Shuts down and waits until the deadline. Reports what is stuck by then.
-pub(crate) fn with_timeout(shared: &Arc<Shared>, threads: Threads, timeout: Duration) -> ShutdownReport {
+pub(crate) fn with_timeout(
+    shared: &Arc<Shared>,
+    threads: Threads,
+    timeout: Duration,
+) -> ShutdownReport {
     let Some(threads) = close(shared, threads) else { return ShutdownReport::clean() };
     let closed = Instant::now();
     let inside = is_one_of(shared, &threads);
@@ -340,7 +348,8 @@ pub(crate) fn without_workers(shared: &Arc<Shared>) {
 /// destructors there is none any more.
 fn is_one_of(shared: &Shared, threads: &Threads) -> bool {
     let me = thread::current().id();
-    threads.iter().any(|thread| thread.thread().id() == me) || shared.crews().iter().any(|crew| crew.has(me))
+    threads.iter().any(|thread| thread.thread().id() == me)
+        || shared.crews().iter().any(|crew| crew.has(me))
 }
 
 /// Drops on the calling thread what waits or is queued (C2 without a core).

@@ -38,7 +38,8 @@ pub(super) fn until_ended(shared: &Arc<Shared>) {
 /// Writes a report to standard error itself: in a test, what `eprintln!` writes would be kept until
 /// the test has ended.
 fn say(report: &ShutdownReport, waited: Duration, first: bool) {
-    let (going_on, waiting): (Vec<_>, Vec<_>) = report.stuck_tasks().iter().partition(|task| task.has_started());
+    let (going_on, waiting): (Vec<_>, Vec<_>) =
+        report.stuck_tasks().iter().partition(|task| task.has_started());
     let mut text = String::new();
     for task in going_on.iter().take(MOST) {
         let _ = writeln!(text, "giveway: dropping the runtime waits for {task}");
@@ -54,7 +55,8 @@ fn say(report: &ShutdownReport, waited: Duration, first: bool) {
             "dropping the runtime waits for a task: {task}"
         );
     }
-    let count = |count: usize, of: &str| format!("{count} {of}{}", if count == 1 { "" } else { "s" });
+    let count =
+        |count: usize, of: &str| format!("{count} {of}{}", if count == 1 { "" } else { "s" });
     let mut others = Vec::new();
     if going_on.len() > MOST {
         others.push(count(going_on.len() - MOST, "other task or job"));
@@ -63,18 +65,25 @@ fn say(report: &ShutdownReport, waited: Duration, first: bool) {
         others.push(format!("{} in the queue", count(waiting.len(), "blocking job")));
     }
     if going_on.is_empty() {
-        others.push(format!("{} in no task, but in a hook perhaps", count(report.stuck_threads(), "thread")));
+        others.push(format!(
+            "{} in no task, but in a hook perhaps",
+            count(report.stuck_threads(), "thread")
+        ));
     }
     if !others.is_empty() {
         let others = others.join(" and ");
-        let _ = writeln!(text, "giveway: dropping the runtime waits for {others}, after {}", Rounded(waited));
+        let _ = writeln!(
+            text,
+            "giveway: dropping the runtime waits for {others}, after {}",
+            Rounded(waited)
+        );
         #[cfg(feature = "tracing")]
         tracing::warn!(target: "giveway", waited_ms = waited.as_millis() as u64, "dropping the runtime waits for {others}");
     }
     if first {
         text.push_str(
-            "giveway: a task goes when its poll returns, a blocking job runs to its end; `Runtime::shutdown_timeout` does \
-             not wait for ever\n",
+            "giveway: a task goes when its poll returns, a blocking job runs to its end; \
+             `Runtime::shutdown_timeout` does not wait for ever\n",
         );
     }
     // If that fails, there is no other place for the report.

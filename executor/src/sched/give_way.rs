@@ -103,7 +103,11 @@ impl<T: PointerSized> Scheduler<T> {
         } else {
             // 5. (Y4) The countdown. The reactor comes before the look: the look sees what it
             //    queued.
-            let due = if ran_out { manners.pace.due(outside.now(), outside.looked_at()) } else { Due::Nothing };
+            let due = if ran_out {
+                manners.pace.due(outside.now(), outside.looked_at())
+            } else {
+                Due::Nothing
+            };
             if due != Due::Nothing {
                 outside.look();
                 if let Some(way) = own() {
@@ -204,7 +208,13 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Begins a poll. `swapped`: the task changed places with another when it was polled last.
     #[inline(always)]
-    pub(crate) fn begin_poll(&self, core: &Local<T>, source: Source, background: bool, swapped: bool) {
+    pub(crate) fn begin_poll(
+        &self,
+        core: &Local<T>,
+        source: Source,
+        background: bool,
+        swapped: bool,
+    ) {
         let manners = core.manners();
         let unanswered = manners.take_unanswered();
         // An overdue task has had its place in the queue: at its first yield point it leaves for
@@ -237,7 +247,9 @@ impl<T: PointerSized> Scheduler<T> {
         //    comes from there: it has had its turn, and the tasks that wait there would make it
         //    wait for them again and again, as it would them.
         let inbox_waits = !core.manners().runs_pinned() && self.has_pinned(core);
-        if self.leaves_to_lowered(core) || self.idle.nobody_idle() && (self.work_waits() || inbox_waits) {
+        if self.leaves_to_lowered(core)
+            || self.idle.nobody_idle() && (self.work_waits() || inbox_waits)
+        {
             self.polite.interrupt_self(core.index());
         }
     }
@@ -278,7 +290,14 @@ impl<T: PointerSized> Scheduler<T> {
     /// core's holder looks for work next.
     ///
     /// `since` is for the yield queue, as at [`Self::push_yielded_task`].
-    pub(crate) fn give_way(&self, core: &Local<T>, task: T, way: Way, since: u64, now: impl FnOnce() -> u64) {
+    pub(crate) fn give_way(
+        &self,
+        core: &Local<T>,
+        task: T,
+        way: Way,
+        since: u64,
+        now: impl FnOnce() -> u64,
+    ) {
         match way {
             Way::Swap => {
                 // 1. The slot's task goes first even if it has had its three turns: it may be what
@@ -300,8 +319,14 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Puts something into the yield queue. The caller owes [`Self::announce_yielded`]. `since` is
     /// when it became runnable, if its waiting time is measured; otherwise zero.
-    pub(crate) fn push_yielded_task(&self, yielded: Yielded<T>, since: u64, now: impl FnOnce() -> u64) {
-        let since = if since == 0 && self.settings.yield_patience.is_some() { now() } else { since };
+    pub(crate) fn push_yielded_task(
+        &self,
+        yielded: Yielded<T>,
+        since: u64,
+        now: impl FnOnce() -> u64,
+    ) {
+        let since =
+            if since == 0 && self.settings.yield_patience.is_some() { now() } else { since };
         self.yielded.push(yielded, since);
     }
 
@@ -336,7 +361,11 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Takes one from the yield queue that has waited for too long, if there is a limit.
     #[inline]
-    pub(crate) fn take_overdue(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<Entry<T>> {
+    pub(crate) fn take_overdue(
+        &self,
+        core: &Local<T>,
+        now: impl FnOnce() -> u64,
+    ) -> Option<Entry<T>> {
         let patience = self.settings.yield_patience?;
         if !core.tick().is_multiple_of(OVERDUE_TICK) || self.yielded.is_empty() {
             return None;

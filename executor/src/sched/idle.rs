@@ -41,7 +41,10 @@ impl Counts {
 
 impl fmt::Debug for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counts").field("idle", &self.idle()).field("searching", &self.searching()).finish()
+        f.debug_struct("Counts")
+            .field("idle", &self.idle())
+            .field("searching", &self.searching())
+            .finish()
     }
 }
 
@@ -220,7 +223,11 @@ impl IdleSet {
     /// Ends the search of a worker that has found work. Returns a worker to unpark, if it was the
     /// last searcher and more is queued. If it was the last and no worker is idle, calls
     /// `interrupt` instead.
-    pub(crate) fn found_work(&self, queued: impl FnOnce() -> Queued, interrupt: impl FnOnce()) -> Option<usize> {
+    pub(crate) fn found_work(
+        &self,
+        queued: impl FnOnce() -> Queued,
+        interrupt: impl FnOnce(),
+    ) -> Option<usize> {
         // 1. (F1) Before the look: a push beside a searcher wakes no worker, and relies on this
         //    look.
         if !self.stop_search() {
@@ -256,7 +263,9 @@ impl IdleSet {
     pub(crate) fn second_look(&self, worker: usize, queued: Queued) -> SecondLook {
         match queued {
             Queued::Nothing => SecondLook::Park(None),
-            Queued::Yielded if self.rests(worker) => SecondLook::Park(self.wake_for_more(|| Queued::Yielded)),
+            Queued::Yielded if self.rests(worker) => {
+                SecondLook::Park(self.wake_for_more(|| Queued::Yielded))
+            }
             Queued::Yielded | Queued::Foreground => SecondLook::Leave,
         }
     }
@@ -311,7 +320,8 @@ impl IdleSet {
             }
             // Ordering: AcqRel, so that starts stand in one chain with the count-outs. A start
             // publishes nothing.
-            match self.counts.compare_exchange_weak(counts.0, counts.0 + SEARCHING, AcqRel, Relaxed) {
+            match self.counts.compare_exchange_weak(counts.0, counts.0 + SEARCHING, AcqRel, Relaxed)
+            {
                 Ok(_) => return true,
                 Err(now) => counts = Counts(now),
             }
@@ -378,7 +388,9 @@ impl IdleSet {
     #[must_use]
     pub(crate) fn remove(&self, worker: usize) -> bool {
         let mut sleepers = lock(&self.sleepers);
-        let Some(place) = sleepers.iter().rposition(|&sleeper| sleeper == worker) else { return false };
+        let Some(place) = sleepers.iter().rposition(|&sleeper| sleeper == worker) else {
+            return false;
+        };
         sleepers.remove(place);
         self.asleep[worker].store(false, Relaxed);
         self.idle_to_searching(1, &sleepers);
@@ -415,7 +427,10 @@ impl IdleSet {
         // Ordering: AcqRel. A thread that sees the new searcher relies on what the searcher does
         // next, and the searcher's own count-out orders that.
         let before = Counts(self.counts.fetch_sub(workers * (IDLE - SEARCHING), AcqRel));
-        debug_assert!(before.idle() >= workers, "woke a worker that was not counted as idle: {before:?}");
+        debug_assert!(
+            before.idle() >= workers,
+            "woke a worker that was not counted as idle: {before:?}"
+        );
         self.hint(sleepers, -(workers as isize));
     }
 

@@ -209,7 +209,9 @@ impl<T: PointerSized> Scheduler<T> {
         // One compare-and-swap moves half of the deque, as for a thief. Popping each task would be
         // as many read-modify-writes of the very word that the thieves contend for.
         let scratch = core.scratch();
-        let first = core::retry(|| self.remote(core).stealer.steal_batch_with_limit_and_pop(scratch, MAX_BATCH));
+        let first = core::retry(|| {
+            self.remote(core).stealer.steal_batch_with_limit_and_pop(scratch, MAX_BATCH)
+        });
         let rest = std::iter::from_fn(|| scratch.pop());
         self.injector.push_batch(first.into_iter().chain(rest));
     }
@@ -226,7 +228,11 @@ impl<T: PointerSized> Scheduler<T> {
     /// injector's turn, or another core is stuck. Counts as a turn even if it finds nothing: the
     /// tick is the number of the poll. Calls `now` only if something waits in the injector.
     #[inline]
-    pub(crate) fn next_local(&self, core: &Local<T>, now: impl FnOnce() -> u64) -> Option<(T, Source)> {
+    pub(crate) fn next_local(
+        &self,
+        core: &Local<T>,
+        now: impl FnOnce() -> u64,
+    ) -> Option<(T, Source)> {
         let tick = core.advance_tick();
         if !self.injector.is_empty()
             && let Some(task) = self.take_injected_first(core, tick, now())
@@ -277,7 +283,8 @@ impl<T: PointerSized> Scheduler<T> {
             return None;
         }
         let room = DEQUE_CAPACITY.saturating_sub(core.deque().len()) + 1;
-        let task = self.injector.take_share(self.cores().len(), MAX_BATCH.min(room), core.deque())?;
+        let task =
+            self.injector.take_share(self.cores().len(), MAX_BATCH.min(room), core.deque())?;
         core.set_poor_visit(core.deque().len() + 1 < POOR_VISIT);
         if !core.deque().is_empty() {
             self.remote(core).set_may_have_task(true);
@@ -372,7 +379,8 @@ impl<T: PointerSized> Scheduler<T> {
         // the front of the victim's deque. The owner pops with a fetch-add on the same word, so a
         // batch never reaches past what is there.
         let before = core.deque().len();
-        let task = core::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))?;
+        let task =
+            core::retry(|| victim.stealer.steal_batch_with_limit_and_pop(core.deque(), MAX_BATCH))?;
         self.remote(core).set_may_have_task(true);
         // Saturating: another thread may have stolen from this core meanwhile.
         self.remote(core).count_steal(core.deque().len().saturating_sub(before) + 1);
@@ -381,8 +389,9 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Takes any one task from anywhere, for a thread without a core that drops what is left.
     pub(crate) fn take_any(&self) -> Option<T> {
-        self.take_global()
-            .or_else(|| self.cores().iter().find_map(|core| core.steal_one().or_else(|| core.slot.take())))
+        self.take_global().or_else(|| {
+            self.cores().iter().find_map(|core| core.steal_one().or_else(|| core.slot.take()))
+        })
     }
 
     /// Takes any one task from the queues that belong to no core, to be dropped.
@@ -434,6 +443,7 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     fn foreground_queued(&self) -> bool {
-        !self.injector.is_empty() || self.cores().iter().any(|core| core.has_task() || core.has_stuck_task())
+        !self.injector.is_empty()
+            || self.cores().iter().any(|core| core.has_task() || core.has_stuck_task())
     }
 }

@@ -149,7 +149,11 @@ mod tests {
             let gaps: Vec<_> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
             assert!(gaps.iter().all(|&gap| gap >= 100_000), "every {every} ns");
             let late = gaps.iter().filter(|&&gap| gap > 250_000).count();
-            assert!(late * 10 <= gaps.len(), "every {every} ns: {late} of {} gaps are long", gaps.len());
+            assert!(
+                late * 10 <= gaps.len(),
+                "every {every} ns: {late} of {} gaps are long",
+                gaps.len()
+            );
         }
     }
 
@@ -202,9 +206,20 @@ mod tests {
                 looked_at = now;
             }
         }
-        assert!(queues.iter().all(|looks| (800..=1_000).contains(looks)), "{queues:?} in 1,000 intervals");
+        assert!(
+            queues.iter().all(|looks| (800..=1_000).contains(looks)),
+            "{queues:?} in 1,000 intervals"
+        );
         reactor.sort_unstable();
-        assert!(reactor[reactor.len() / 2] <= 30_000, "the median gap is {}", reactor[reactor.len() / 2]);
-        assert!(reactor[reactor.len() - 1] <= 50_000, "the longest gap is {}", reactor[reactor.len() - 1]);
+        assert!(
+            reactor[reactor.len() / 2] <= 30_000,
+            "the median gap is {}",
+            reactor[reactor.len() / 2]
+        );
+        assert!(
+            reactor[reactor.len() - 1] <= 50_000,
+            "the longest gap is {}",
+            reactor[reactor.len() - 1]
+        );
     }
 }

@@ -48,7 +48,9 @@ struct Interrupt {
 impl PoliteSet {
     pub(crate) fn new(cores: usize, clock: fn() -> u64) -> Self {
         Self {
-            armed: (0..cores.div_ceil(BITS)).map(|_| CachePadded::new(AtomicUsize::new(0))).collect(),
+            armed: (0..cores.div_ceil(BITS))
+                .map(|_| CachePadded::new(AtomicUsize::new(0)))
+                .collect(),
             interrupts: (0..cores).map(|_| CachePadded::new(Interrupt::new())).collect(),
             clock,
         }
@@ -142,7 +144,11 @@ impl PoliteSet {
     /// none.
     pub(crate) fn unanswered_for(&self, core: usize) -> u64 {
         let interrupt = &self.interrupts[core];
-        if interrupt.flag.load(Relaxed) { (self.clock)().saturating_sub(interrupt.at.load(Relaxed)) } else { 0 }
+        if interrupt.flag.load(Relaxed) {
+            (self.clock)().saturating_sub(interrupt.at.load(Relaxed))
+        } else {
+            0
+        }
     }
 
     /// Returns how often cores were asked by others to give way.

@@ -100,7 +100,11 @@ fn yield_against_sleep_of_a_resting_searcher() {
             CountedOut::Park => None,
         };
         let woken_by_pusher = pusher.join().unwrap();
-        assert_eq!(woken.or(woken_by_pusher), Some(1), "what has given way waits beside an idle worker");
+        assert_eq!(
+            woken.or(woken_by_pusher),
+            Some(1),
+            "what has given way waits beside an idle worker"
+        );
         assert!(woken.is_none() || woken_by_pusher.is_none(), "woken twice");
     });
 }
@@ -125,7 +129,11 @@ fn yield_against_end_of_rest() {
         });
         let woken = scheduler.set_resting(0);
         let woken_by_pusher = pusher.join().unwrap();
-        assert_eq!(woken.or(woken_by_pusher), Some(0), "what has given way waits beside an idle worker");
+        assert_eq!(
+            woken.or(woken_by_pusher),
+            Some(0),
+            "what has given way waits beside an idle worker"
+        );
         drop(scheduler.yielded.take());
     });
 }

@@ -19,7 +19,10 @@ pub(super) struct Ring<T> {
 
 impl<T> Ring<T> {
     pub(super) fn new() -> Self {
-        Self { items: CachePadded::new(Mutex::new(VecDeque::new())), len: CachePadded::new(AtomicUsize::new(0)) }
+        Self {
+            items: CachePadded::new(Mutex::new(VecDeque::new())),
+            len: CachePadded::new(AtomicUsize::new(0)),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {

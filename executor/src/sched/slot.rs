@@ -146,7 +146,10 @@ mod models {
     }
 
     /// A value whose unsynchronised access loom reports.
-    struct Payload(#[cfg(giveway_loom)] loom::cell::UnsafeCell<usize>, #[cfg(not(giveway_loom))] usize);
+    struct Payload(
+        #[cfg(giveway_loom)] loom::cell::UnsafeCell<usize>,
+        #[cfg(not(giveway_loom))] usize,
+    );
 
     #[cfg(giveway_loom)]
     impl Payload {

@@ -49,7 +49,8 @@ pub(crate) fn next_move(held: usize, spares: &[Spare]) -> Option<Move> {
     if let Some(place) = find(&|spare| spare.whereabouts == Whereabouts::Recalled && spare.held) {
         return Some(Move::Keep(place));
     }
-    let count = |which: &dyn Fn(&Spare) -> bool| spares.iter().filter(|&spare| which(spare)).count();
+    let count =
+        |which: &dyn Fn(&Spare) -> bool| spares.iter().filter(|&spare| which(spare)).count();
     let out = count(&|spare| spare.whereabouts == Whereabouts::Out);
     let wanted = (held + count(&|spare| spare.held)).min(spares.len());
     if out < wanted {
@@ -60,7 +61,10 @@ pub(crate) fn next_move(held: usize, spares: &[Spare]) -> Option<Move> {
     }
     // A worker that is asleep gives its core back at once. Of several the last one: the fewer cores
     // are in use, the fewer there are to look at.
-    let free = spares.iter().enumerate().filter(|(_, spare)| spare.whereabouts == Whereabouts::Out && !spare.held);
+    let free = spares
+        .iter()
+        .enumerate()
+        .filter(|(_, spare)| spare.whereabouts == Whereabouts::Out && !spare.held);
     let recall = free.max_by_key(|(place, spare)| (spare.asleep, *place)).filter(|_| out > wanted);
     recall.map(|(place, _)| Move::Recall(place))
 }
@@ -164,7 +168,8 @@ mod tests {
         assert_eq!(scheduler.empty(&locals[1]), Some(0), "somebody is told");
         scheduler.set_in_use(1, 1);
         assert!(scheduler.anything_queued());
-        let taken: Vec<_> = std::iter::from_fn(|| scheduler.injector.take_one()).map(|task| *task).collect();
+        let taken: Vec<_> =
+            std::iter::from_fn(|| scheduler.injector.take_one()).map(|task| *task).collect();
         assert_eq!(taken, [4, 0, 1, 2, 3], "the slot's first, as it would have been");
     }
 
@@ -181,14 +186,19 @@ mod tests {
     #[test]
     fn somebody_is_sent_to_the_reactor_in_the_place_of_a_spare_worker_that_retires() {
         let (scheduler, locals) = with_spare();
-        assert_eq!(scheduler.empty(&locals[1]), None, "the other one is awake, and looks before it sleeps");
+        assert_eq!(
+            scheduler.empty(&locals[1]),
+            None,
+            "the other one is awake, and looks before it sleeps"
+        );
         let _idle = scheduler.idle.count_out(0, false);
         assert_eq!(scheduler.empty(&locals[1]), Some(0));
     }
 
     #[test]
     fn cores_that_are_not_in_use_are_not_looked_at() {
-        let (scheduler, locals) = Scheduler::<Box<u32>>::new(2, Settings { spares: 2, ..Settings::default() });
+        let (scheduler, locals) =
+            Scheduler::<Box<u32>>::new(2, Settings { spares: 2, ..Settings::default() });
         assert_eq!((scheduler.cores().len(), scheduler.idle.workers(), locals.len()), (2, 2, 4));
         scheduler.set_in_use(4, 3);
         assert_eq!((scheduler.cores().len(), scheduler.idle.workers()), (4, 3));

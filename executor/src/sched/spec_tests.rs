@@ -21,7 +21,8 @@ fn with_queued(cores: usize, queued: usize) -> (Scheduler<Task>, Vec<Local<Task>
 #[test]
 fn i1_stealing_moves_a_task_and_does_not_copy_it() {
     let (scheduler, cores) = with_queued(2, 10);
-    let mut seen: Vec<usize> = scheduler.steal(&cores[1], 0, false).map(|task| *task).into_iter().collect();
+    let mut seen: Vec<usize> =
+        scheduler.steal(&cores[1], 0, false).map(|task| *task).into_iter().collect();
     for core in &cores {
         seen.extend(std::iter::from_fn(|| core.deque().pop()).map(|task| *task));
     }
@@ -48,7 +49,9 @@ fn i3_the_owner_pushes_at_the_back_and_a_thief_takes_from_the_front() {
 
 #[test]
 fn i4_a_thief_takes_half_rounded_up_and_at_most_128() {
-    for (queued, taken) in [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (100, 50), (255, 128), (256, 128)] {
+    for (queued, taken) in
+        [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (100, 50), (255, 128), (256, 128)]
+    {
         let (scheduler, cores) = with_queued(2, queued);
         let found = usize::from(scheduler.steal(&cores[1], 0, false).is_some());
         assert_eq!(found + cores[1].deque().len(), taken, "of {queued}");
@@ -64,8 +67,16 @@ fn i5_work_that_is_announced_has_a_searcher_if_anybody_was_idle() {
     scheduler.injector.push(Box::new(0));
     assert_eq!(scheduler.announce(), Some(2));
     assert_eq!(scheduler.idle.counts().searching(), 1);
-    assert_eq!(scheduler.announce(), None, "one push wakes one worker, and a second finds it searching");
-    assert_eq!(scheduler.found_work(), Some(1), "the last searcher found something and leaves more behind");
+    assert_eq!(
+        scheduler.announce(),
+        None,
+        "one push wakes one worker, and a second finds it searching"
+    );
+    assert_eq!(
+        scheduler.found_work(),
+        Some(1),
+        "the last searcher found something and leaves more behind"
+    );
 }
 
 #[test]
@@ -96,7 +107,10 @@ fn i8_a_slot_is_stolen_in_the_fourth_round_only_and_only_from_a_stuck_worker() {
     victim.mark_stuck(4);
     assert!(scheduler.steal(&cores[1], 3, false).is_none(), "it was stuck, in an earlier poll");
     victim.mark_stuck(5);
-    assert!((0..3).all(|round| scheduler.steal(&cores[1], round, false).is_none()), "not before the last round");
+    assert!(
+        (0..3).all(|round| scheduler.steal(&cores[1], round, false).is_none()),
+        "not before the last round"
+    );
     assert_eq!(scheduler.steal(&cores[1], 3, false).as_deref(), Some(&7));
 }
 
@@ -152,7 +166,8 @@ fn l4_f3_the_injector_is_served_every_61st_tick_however_much_is_queued_locally()
 }
 
 #[test]
-fn l4_the_injector_is_served_after_the_first_long_poll_and_shares_the_time_with_the_cores_own_queue() {
+fn l4_the_injector_is_served_after_the_first_long_poll_and_shares_the_time_with_the_cores_own_queue()
+ {
     let (scheduler, cores) = with_queued(4, 100);
     (1_000..1_004).for_each(|n| scheduler.injector.push(Box::new(n)));
     let (mut now, mut order) = (1, Vec::new());
@@ -228,9 +243,14 @@ fn s4_a_full_deque_makes_room_without_waiting_for_a_thief() {
         let _ = scheduler.push_woken(&cores[0], Box::new(task));
     }
     assert_eq!(cores[0].deque().len(), DEQUE_CAPACITY - MAX_BATCH + 1);
-    let mut injected: Vec<usize> = std::iter::from_fn(|| scheduler.injector.take_one()).map(|task| *task).collect();
+    let mut injected: Vec<usize> =
+        std::iter::from_fn(|| scheduler.injector.take_one()).map(|task| *task).collect();
     injected.sort_unstable();
-    assert_eq!(injected, (0..MAX_BATCH).collect::<Vec<_>>(), "the oldest half went to the injector");
+    assert_eq!(
+        injected,
+        (0..MAX_BATCH).collect::<Vec<_>>(),
+        "the oldest half went to the injector"
+    );
 }
 
 #[test]
@@ -239,7 +259,8 @@ fn f1_every_core_is_a_victim_in_every_round() {
     for (index, victim) in cores.iter().enumerate().skip(1) {
         victim.deque().push(Box::new(index));
     }
-    let mut robbed: Vec<_> = (1..8).map(|_| *scheduler.steal(&cores[0], 0, false).expect("all have one")).collect();
+    let mut robbed: Vec<_> =
+        (1..8).map(|_| *scheduler.steal(&cores[0], 0, false).expect("all have one")).collect();
     robbed.sort_unstable();
     assert_eq!(robbed, (1..8).collect::<Vec<_>>());
 }
@@ -283,7 +304,8 @@ fn a_task_that_yields_goes_behind_everything_queued() {
     let (scheduler, cores) = with_queued(1, 3);
     let (first, _) = scheduler.next(&cores[0]).expect("three are queued");
     scheduler.push_yielded(&cores[0], first);
-    let order: Vec<_> = std::iter::from_fn(|| scheduler.next(&cores[0])).map(|(task, _)| *task).collect();
+    let order: Vec<_> =
+        std::iter::from_fn(|| scheduler.next(&cores[0])).map(|(task, _)| *task).collect();
     assert_eq!(order, [1, 2, 0]);
 }
 
@@ -335,7 +357,8 @@ fn what_a_task_gives_way_to_goes_first_whatever_the_turn_of_the_slot() {
     let _ = scheduler.push_woken(core, Box::new(7));
     assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Swap));
     scheduler.give_way(core, Box::new(100), Way::Swap, 0, || 0);
-    let order: Vec<_> = std::iter::from_fn(|| scheduler.next(core)).map(|(task, _)| *task).collect();
+    let order: Vec<_> =
+        std::iter::from_fn(|| scheduler.next(core)).map(|(task, _)| *task).collect();
     assert_eq!(order, [7, 100]);
 }
 
@@ -376,7 +399,8 @@ fn a_late_request_to_return_does_not_shut_out_the_next() {
 fn the_inbox_takes_turns_with_the_deque() {
     let (scheduler, cores) = with_queued(1, 3);
     (10..13).for_each(|task| assert!(scheduler.push_pinned(0, Box::new(task)).is_none()));
-    let order: Vec<_> = std::iter::from_fn(|| scheduler.next(&cores[0])).map(|(task, _)| *task).collect();
+    let order: Vec<_> =
+        std::iter::from_fn(|| scheduler.next(&cores[0])).map(|(task, _)| *task).collect();
     assert_eq!(order, [0, 10, 1, 11, 2, 12]);
 }
 

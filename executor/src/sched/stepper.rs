@@ -138,7 +138,12 @@ impl Stepper {
         self.spawned += 1;
         assert!(self.books.insert(self.spawned, place).is_none());
         let background = self.rng.u32(..100) < self.weather.background;
-        Box::new(Task { id: self.spawned, background, site: self.rng.usize(..SITES), swapped: false })
+        Box::new(Task {
+            id: self.spawned,
+            background,
+            site: self.rng.usize(..SITES),
+            swapped: false,
+        })
     }
 
     fn unpark(&mut self, worker: Option<usize>) {
@@ -199,30 +204,39 @@ impl Stepper {
                 self.unpark(woken);
                 State::Choose
             }
-            State::Choose => match self.scheduler.take_overdue(core, || self.now).map(|entry| entry.yielded) {
-                Some(Yielded::Task(task)) => self.took(index, task, Source::Overdue),
-                Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
-                None => match self.scheduler.next(core) {
-                    Some((task, source)) => self.took(index, task, source),
-                    None => State::Resume { searched_all: false },
-                },
-            },
+            State::Choose => {
+                match self.scheduler.take_overdue(core, || self.now).map(|entry| entry.yielded) {
+                    Some(Yielded::Task(task)) => self.took(index, task, Source::Overdue),
+                    Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
+                    None => match self.scheduler.next(core) {
+                        Some((task, source)) => self.took(index, task, source),
+                        None => State::Resume { searched_all: false },
+                    },
+                }
+            }
             State::Resume { searched_all } => {
                 if !self.scheduler.may_resume(core) {
                     self.after_resume(index, searched_all)
                 } else {
                     let searched = std::mem::replace(&mut self.workers[index].searching, false);
-                    State::Resuming { searched_all, was_last: searched.then(|| self.scheduler.idle.stop_search()) }
+                    State::Resuming {
+                        searched_all,
+                        was_last: searched.then(|| self.scheduler.idle.stop_search()),
+                    }
                 }
             }
             State::Resuming { searched_all, was_last } => {
                 match self.scheduler.resume(core).map(|entry| entry.yielded) {
                     Some(Yielded::Task(task)) => {
                         let queued = self.books.waiting + self.books.gave_way;
-                        assert_eq!(queued, 0, "something left the yield queue before what was queued");
+                        assert_eq!(
+                            queued, 0,
+                            "something left the yield queue before what was queued"
+                        );
                         self.resumed += 1;
                         if was_last == Some(true) {
-                            let woken = self.scheduler.idle.wake_for_more(|| self.scheduler.queued());
+                            let woken =
+                                self.scheduler.idle.wake_for_more(|| self.scheduler.queued());
                             self.unpark(woken);
                         }
                         self.took(index, task, Source::Yielded)
@@ -237,7 +251,10 @@ impl Stepper {
                 }
             }
             State::Search { round } => {
-                let found = self.scheduler.steal(core, round, false).or_else(|| self.scheduler.take_injected(core));
+                let found = self
+                    .scheduler
+                    .steal(core, round, false)
+                    .or_else(|| self.scheduler.take_injected(core));
                 match found {
                     Some(task) => self.took(index, task, Source::Queue),
                     None if round + 1 == SEARCH_ROUNDS => State::Resume { searched_all: true },
@@ -250,7 +267,9 @@ impl Stepper {
                 self.unpark(woken);
                 State::BeforePoll(task, source)
             }
-            State::BeforePoll(task, source) if self.is_lowered(&task) && source != Source::Overdue => {
+            State::BeforePoll(task, source)
+                if self.is_lowered(&task) && source != Source::Overdue =>
+            {
                 let woken = self.scheduler.before_poll(core);
                 self.unpark(woken);
                 self.books.moves(task.id, |from| from == Place::Running(index), Place::Lowered);
@@ -267,7 +286,8 @@ impl Stepper {
             State::Polling(task) => self.step_poll(index, task),
             State::Stretch(task) if self.rng.u8(..32) > 0 => State::Stretch(task),
             State::Stretch(task) => {
-                self.returned += usize::from(std::mem::replace(&mut self.workers[index].holds, false));
+                self.returned +=
+                    usize::from(std::mem::replace(&mut self.workers[index].holds, false));
                 State::Polling(task)
             }
             State::Announce(task, push) => {
@@ -275,7 +295,11 @@ impl Stepper {
                 State::Polling(task)
             }
             State::GiveWay(mut task, way) => {
-                let to = if way == Way::Swap { Place::Queued { waiting: false } } else { Place::Yielded };
+                let to = if way == Way::Swap {
+                    Place::Queued { waiting: false }
+                } else {
+                    Place::Yielded
+                };
                 self.books.moves(task.id, |from| from == Place::Running(index), to);
                 task.swapped = way == Way::Swap;
                 let in_slot = self.slots[index];
@@ -342,7 +366,11 @@ impl Stepper {
             Source::Queue => matches!(place, Place::Queued { .. } | Place::Slot(_)),
         };
         self.books.moves(task.id, queued, Place::Running(index));
-        if self.workers[index].searching { State::Found(task, source) } else { State::BeforePoll(task, source) }
+        if self.workers[index].searching {
+            State::Found(task, source)
+        } else {
+            State::BeforePoll(task, source)
+        }
     }
 
     /// Makes one step of a poll: spawns, yields, comes to a yield point, ends, or goes on.
@@ -353,13 +381,18 @@ impl Stepper {
             return self.step_spawn(index, task);
         }
         let core = &self.workers[index].core;
-        let (busy, defers) = (self.scheduler.idle.nobody_idle(), self.scheduler.defers_background());
+        let (busy, defers) =
+            (self.scheduler.idle.nobody_idle(), self.scheduler.defers_background());
         if dice < spawn + yields {
             if task.background && defers {
                 return State::GiveWay(task, Way::Park);
             }
             self.scheduler.push_yielded(core, Box::new(Task { ..*task }));
-            self.books.moves(task.id, |from| from == Place::Running(index), Place::Queued { waiting: true });
+            self.books.moves(
+                task.id,
+                |from| from == Place::Running(index),
+                Place::Queued { waiting: true },
+            );
             State::Choose
         } else if dice < spawn + yields + yield_points {
             let asked = self.scheduler.polite.is_interrupted(index);
@@ -435,15 +468,23 @@ impl Stepper {
         let mut about_to = !self.outside_owes.is_empty() || self.lowered.owes();
         let mut all_poll = true;
         for worker in &self.workers {
-            assert!(worker.core.deque().len() <= DEQUE_CAPACITY, "the deque holds more than it may");
+            assert!(
+                worker.core.deque().len() <= DEQUE_CAPACITY,
+                "the deque holds more than it may"
+            );
             about_to |= match worker.state {
                 // Between two polls: it has yet to announce what it queued.
-                State::Choose | State::BeforePoll(..) => worker.core.unannounced() != Quiet::Nothing,
+                State::Choose | State::BeforePoll(..) => {
+                    worker.core.unannounced() != Quiet::Nothing
+                }
                 State::Resume { .. } | State::Resuming { .. } => true,
-                State::Found(..) | State::Announce(..) | State::CountedOut(CountedOut::LookAgain) => true,
+                State::Found(..)
+                | State::Announce(..)
+                | State::CountedOut(CountedOut::LookAgain) => true,
                 _ => worker.token,
             };
-            all_poll &= matches!(worker.state, State::Polling(_) | State::Stretch(_) | State::Retired);
+            all_poll &=
+                matches!(worker.state, State::Polling(_) | State::Stretch(_) | State::Retired);
         }
         // I5: while work is queued and a worker is idle, one searches or is about to. What is
         // queued is taken from the books, without slots: the monitor announces that of a stuck
@@ -452,14 +493,22 @@ impl Stepper {
         // What is in the yield queue is not for workers that rest.
         let queued = queued || self.books.yielded > 0 && self.scheduler.idle.any_serves_idle();
         let stranded = counts.idle() > 0 && counts.searching() == 0 && queued;
-        assert!(!stranded || about_to, "work is queued, a worker is idle, and nobody searches: {counts:?}");
+        assert!(
+            !stranded || about_to,
+            "work is queued, a worker is idle, and nobody searches: {counts:?}"
+        );
         // The second rule of `yielding.md`: beside work that waits, polite tasks go on only if one
         // of them has been asked.
         let polite = &self.scheduler.polite;
         let mut cores = 0..self.workers.len();
         if all_poll && !about_to && cores.clone().any(|core| polite.is_armed(core)) {
-            let knows = |core: usize| polite.is_interrupted(core) || self.workers[core].core.manners().is_unanswered();
-            assert!(self.books.waiting == 0 || cores.any(knows), "work waits, and nobody was asked");
+            let knows = |core: usize| {
+                polite.is_interrupted(core) || self.workers[core].core.manners().is_unanswered()
+            };
+            assert!(
+                self.books.waiting == 0 || cores.any(knows),
+                "work waits, and nobody was asked"
+            );
         }
     }
 
@@ -475,7 +524,8 @@ impl Stepper {
         for turn in 0.. {
             assert!(turn < 100_000_000, "the workers do not come to rest");
             let who = turn % threads;
-            let works = if who < workers { self.step(who) } else { self.step_lowered(who - workers) };
+            let works =
+                if who < workers { self.step(who) } else { self.step_lowered(who - workers) };
             asleep = if works { 0 } else { asleep + 1 };
             if asleep == threads {
                 break;
@@ -529,7 +579,10 @@ fn invariants_hold_after_every_step() {
     for (cores, runs) in [(1, 4), (2, 20), (3, 20), (8, 6), (64, 2)] {
         for seed in 0..runs * seeds {
             let counts = run(cores, seed, 20_000);
-            totals.iter_mut().zip(counts).for_each(|(total, (what, count))| *total = (what, total.1 + count));
+            totals
+                .iter_mut()
+                .zip(counts)
+                .for_each(|(total, (what, count))| *total = (what, total.1 + count));
         }
     }
     // The test proves something only if these happen.

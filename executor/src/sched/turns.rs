@@ -64,7 +64,11 @@ impl InjectorTurns {
         }
         let own_turn = now.saturating_sub(self.since.get());
         if own_turn < PATIENCE {
-            return if tick.is_multiple_of(INJECTOR_TICK) { InjectorTurn::Share } else { InjectorTurn::Not };
+            return if tick.is_multiple_of(INJECTOR_TICK) {
+                InjectorTurn::Share
+            } else {
+                InjectorTurn::Not
+            };
         }
         let polls = tick.wrapping_sub(self.since_tick.get()).max(1);
         let whole_queue = (own_turn / u64::from(polls)).saturating_mul(queued as u64);
@@ -122,8 +126,10 @@ mod tests {
     #[test]
     fn short_polls_leave_it_to_the_tick_until_it_has_waited_for_long_enough() {
         let turns = InjectorTurns::default();
-        let first: Vec<_> = (1..=400_u32).map(|tick| turns.next(tick, u64::from(tick) * 500, 3)).collect();
-        let visits: Vec<_> = (1..=400).filter(|&tick| first[tick - 1] != InjectorTurn::Not).collect();
+        let first: Vec<_> =
+            (1..=400_u32).map(|tick| turns.next(tick, u64::from(tick) * 500, 3)).collect();
+        let visits: Vec<_> =
+            (1..=400).filter(|&tick| first[tick - 1] != InjectorTurn::Not).collect();
         // 200 polls are 100 microseconds.
         assert_eq!(visits, [61, 122, 183, 200, 244, 305, 366, 400]);
         assert!(!first.contains(&InjectorTurn::One));

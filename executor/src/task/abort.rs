@@ -44,7 +44,10 @@ unsafe impl Sync for Target {}
 
 impl AbortHandle {
     pub(crate) fn new(id: Id, task: Option<&Meta>) -> Self {
-        Self { id, task: task.map(|meta| Target { meta: NonNull::from(meta), _waker: meta.waker() }) }
+        Self {
+            id,
+            task: task.map(|meta| Target { meta: NonNull::from(meta), _waker: meta.waker() }),
+        }
     }
 
     /// Ends the task at its next chance, as [`JoinHandle::abort`](super::JoinHandle::abort) says.

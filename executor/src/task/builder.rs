@@ -114,7 +114,8 @@ impl Builder {
     ///     text.len() / 2 // after a second or two
     /// }
     ///
-    /// let job = giveway::task::Builder::new().preemptible(true).spawn(async { compress("a long text") });
+    /// let job =
+    ///     giveway::task::Builder::new().preemptible(true).spawn(async { compress("a long text") });
     /// assert_eq!(giveway::block_on(job).unwrap(), 5);
     /// ```
     pub fn preemptible(mut self, preemptible: bool) -> Self {
@@ -142,7 +143,14 @@ impl Builder {
     {
         if let Some(lowered) = self.preemptible {
             let shared = context::current_or_default();
-            return context::spawn_outright(&shared, self.name, self.class, lowered, Location::caller(), future);
+            return context::spawn_outright(
+                &shared,
+                self.name,
+                self.class,
+                lowered,
+                Location::caller(),
+                future,
+            );
         }
         context::spawn(self.name, self.class, Location::caller(), future)
     }
@@ -168,7 +176,14 @@ impl Builder {
         F::Output: Send + 'static,
     {
         if let Some(lowered) = self.preemptible {
-            return context::spawn_outright(&handle.shared, self.name, self.class, lowered, Location::caller(), future);
+            return context::spawn_outright(
+                &handle.shared,
+                self.name,
+                self.class,
+                lowered,
+                Location::caller(),
+                future,
+            );
         }
         context::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
     }
@@ -208,7 +223,8 @@ impl Builder {
     /// use giveway::task::{self, Builder};
     ///
     /// let runtime = giveway::Builder::new().workers(2).build()?;
-    /// let pinned = Builder::new().on_worker(1).spawn_pinned_on(|| async { task::worker() }, runtime.handle());
+    /// let pinned =
+    ///     Builder::new().on_worker(1).spawn_pinned_on(|| async { task::worker() }, runtime.handle());
     /// assert_eq!(runtime.block_on(pinned).unwrap(), Some(1));
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -322,7 +338,8 @@ impl Builder {
     fn refuse_to_pin(&self) {
         assert!(
             self.preemptible != Some(true),
-            "a task cannot be both pinned and preemptible: a pinned one stays on a worker's thread, which is not lowered"
+            "a task cannot be both pinned and preemptible: a pinned one stays on a worker's \
+             thread, which is not lowered"
         );
     }
 }

@@ -13,7 +13,9 @@ use std::panic::Location;
 /// use giveway::task::{self, Class};
 ///
 /// giveway::block_on(async {
-///     let child = giveway::spawn_background(async { giveway::spawn(async { task::class() }).await.unwrap() });
+///     let child = giveway::spawn_background(async {
+///         giveway::spawn(async { task::class() }).await.unwrap()
+///     });
 ///     assert_eq!(child.await.unwrap(), Class::Background, "inherited");
 /// });
 /// ```

@@ -15,7 +15,10 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 
 /// Returns the message of a panic, if its payload is text.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> Option<&str> {
-    payload.downcast_ref::<&'static str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
 /// Runs user code, and returns the payload if it panics.

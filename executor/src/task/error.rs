@@ -18,7 +18,10 @@ use std::panic::Location;
 ///     let error = giveway::spawn(async { panic!("no bread") }).await.unwrap_err();
 ///     assert!(error.is_panic());
 ///     assert!(error.to_string().contains("no bread"));
-///     assert_eq!(format!("{error:?}"), format!("JoinError::Panic({:?}, \"no bread\", ...)", error.id()));
+///     assert_eq!(
+///         format!("{error:?}"),
+///         format!("JoinError::Panic({:?}, \"no bread\", ...)", error.id())
+///     );
 /// });
 /// ```
 pub struct JoinError(Box<Inner>);
@@ -153,7 +156,9 @@ impl fmt::Display for JoinError {
         match (reason, self.message()) {
             (Reason::Aborted, _) => f.write_str("was aborted"),
             (Reason::ShutDown, _) => f.write_str("was cancelled: its runtime was shut down"),
-            (Reason::Refused(why), _) => write!(f, "was not run: no thread could be started for it: {why}"),
+            (Reason::Refused(why), _) => {
+                write!(f, "was not run: no thread could be started for it: {why}")
+            }
             (Reason::Panicked(_), None) => f.write_str("panicked"),
             (Reason::Panicked(_), Some(message)) => write!(f, "panicked with message {message:?}"),
         }
@@ -169,7 +174,9 @@ impl fmt::Debug for JoinError {
             (Reason::Aborted | Reason::ShutDown, _) => write!(f, "JoinError::Cancelled({id:?})"),
             (Reason::Refused(why), _) => write!(f, "JoinError::Cancelled({id:?}, {why:?})"),
             (Reason::Panicked(_), None) => write!(f, "JoinError::Panic({id:?}, ...)"),
-            (Reason::Panicked(_), Some(message)) => write!(f, "JoinError::Panic({id:?}, {message:?}, ...)"),
+            (Reason::Panicked(_), Some(message)) => {
+                write!(f, "JoinError::Panic({id:?}, {message:?}, ...)")
+            }
         }
     }
 }

@@ -54,9 +54,10 @@ where
     // must not touch the task after its push.
     //
     // The closure captures the future and nothing else, so that it is moved as one piece.
-    let (runnable, task) = async_task::Builder::new()
-        .metadata(InPlace::unwritten())
-        .spawn(|place| TaskFuture { meta: place.address(), future: Some(future) }, WithInfo(schedule));
+    let (runnable, task) = async_task::Builder::new().metadata(InPlace::unwritten()).spawn(
+        |place| TaskFuture { meta: place.address(), future: Some(future) },
+        WithInfo(schedule),
+    );
     // SAFETY: this is the first access to the metadata, and the only `write`. No other thread can
     // reach it: the task is in no queue, and has been neither polled nor dropped.
     let meta = unsafe { runnable.metadata().write(Meta::new(shared, name, class, location)) };
@@ -146,7 +147,8 @@ impl<F> TaskFuture<F> {
         // SAFETY: `future` is not moved out of `this`: it is pinned again below, and dropped in
         // place. `meta` is not pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        let unwinding = Unwinding { outer: POLLED.replace(this.meta.as_ptr()), future: &mut this.future };
+        let unwinding =
+            Unwinding { outer: POLLED.replace(this.meta.as_ptr()), future: &mut this.future };
         let future = unwinding.future.as_mut().expect("async-task does not poll a finished task");
         // SAFETY: `future` lies in `this`, which is pinned, and is not moved until it is dropped in
         // place.
@@ -169,7 +171,10 @@ impl<F: Future> Future for TaskFuture<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let result = if self.meta().is_aborted() {
-            Err(JoinError::new(self.meta(), REFUSAL.take().map_or(Reason::Aborted, Reason::Refused)))
+            Err(JoinError::new(
+                self.meta(),
+                REFUSAL.take().map_or(Reason::Aborted, Reason::Refused),
+            ))
         } else {
             match contain(|| self.as_mut().poll_future(cx)) {
                 Ok(Poll::Pending) => {

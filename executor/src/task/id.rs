@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn ids_are_unique_across_threads_and_blocks() {
-        let threads = [(); 3].map(|()| std::thread::spawn(|| (0..10_000).map(|_| Id::next()).collect::<Vec<_>>()));
+        let threads = [(); 3]
+            .map(|()| std::thread::spawn(|| (0..10_000).map(|_| Id::next()).collect::<Vec<_>>()));
         let ids: Vec<Id> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
     }

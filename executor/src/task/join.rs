@@ -154,7 +154,8 @@ impl<T> JoinHandle<T> {
     pub fn is_finished(&self) -> bool {
         // async-task's answer is not enough: it calls a closed task finished while its future is
         // still being dropped.
-        self.task.as_ref().is_none_or(FallibleTask::is_finished) && self.meta().is_none_or(Meta::has_ended)
+        self.task.as_ref().is_none_or(FallibleTask::is_finished)
+            && self.meta().is_none_or(Meta::has_ended)
     }
 
     /// Returns the task's number.

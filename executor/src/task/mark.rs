@@ -84,7 +84,8 @@ impl Mark {
     /// Returns how long a wait that began at this tick has lasted, to the second. Starts again from
     /// zero after nine hours and three quarters.
     pub(crate) fn waited(tick: u16, now: u64) -> Duration {
-        let ticks = (i32::from(Self::waiting_since(now)) - i32::from(tick)).rem_euclid(TICKS.into());
+        let ticks =
+            (i32::from(Self::waiting_since(now)) - i32::from(tick)).rem_euclid(TICKS.into());
         // The wait began after `now` was read: the difference is negative, modulo `TICKS`.
         let ticks = if ticks >= i32::from(TICKS - LATER) { 0 } else { ticks };
         Duration::from_nanos((ticks as u64) << TICK)
@@ -139,10 +140,16 @@ mod tests {
             assert_eq!((mark.place(), mark.is_swapped()), (place, false));
         }
         for mark in [Mark::QUEUED, Mark::queued(Some(5))] {
-            assert_eq!((mark.with_swap().place(), mark.with_swap().is_swapped()), (mark.place(), true));
+            assert_eq!(
+                (mark.with_swap().place(), mark.with_swap().is_swapped()),
+                (mark.place(), true)
+            );
         }
         for tick in [1, SWAPPED, TICKS] {
-            assert_eq!((Mark(tick).place(), Mark(tick).is_swapped()), (Place::Waiting(tick), false));
+            assert_eq!(
+                (Mark(tick).place(), Mark(tick).is_swapped()),
+                (Place::Waiting(tick), false)
+            );
         }
     }
 
@@ -153,10 +160,17 @@ mod tests {
         let tick = Mark::waiting_since(began);
         let most = u64::from(TICKS - LATER) - 1;
         for waited in [0, 1, 100, most] {
-            assert_eq!(Mark::waited(tick, began + waited * second), Duration::from_nanos(waited * second));
+            assert_eq!(
+                Mark::waited(tick, began + waited * second),
+                Duration::from_nanos(waited * second)
+            );
         }
         assert!(Mark::waited(tick, began + most * second) > hours);
         assert_eq!(Mark::waited(tick, began + (most + 1) * second), Duration::ZERO);
-        assert_eq!(Mark::waited(tick, began - 2 * second), Duration::ZERO, "who asks has read the clock earlier");
+        assert_eq!(
+            Mark::waited(tick, began - 2 * second),
+            Duration::ZERO,
+            "who asks has read the clock earlier"
+        );
     }
 }

@@ -382,7 +382,10 @@ impl Meta {
         // async-task's waker points to the start of the allocation, and this struct is a few bytes
         // behind it. The offset and the vtable are kept, since a `Waker` would be a word larger.
         let offset = ptr::from_ref(self).addr().wrapping_sub(waker.data().expose_provenance());
-        debug_assert!(offset < OFFSET_UNIT << (u8::BITS - OFFSET_SHIFT), "the header of a task is small");
+        debug_assert!(
+            offset < OFFSET_UNIT << (u8::BITS - OFFSET_SHIFT),
+            "the header of a task is small"
+        );
         debug_assert!(offset.is_multiple_of(OFFSET_UNIT), "metadata is aligned");
         self.traits.set(self.traits.get() | ((offset / OFFSET_UNIT) as u8) << OFFSET_SHIFT);
         self.waker.set(Some(waker.vtable()));

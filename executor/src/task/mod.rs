@@ -175,7 +175,10 @@ pub fn worker() -> Option<usize> {
 /// ```
 #[track_caller]
 pub fn id() -> Id {
-    try_id().expect("no task is running on this thread; `task::id` is for tasks, and the future of `block_on` is none")
+    try_id().expect(
+        "no task is running on this thread; `task::id` is for tasks, and the future of `block_on` \
+         is none",
+    )
 }
 
 /// Returns the id of the task that is running on this thread, if one is. In destructors this is the

@@ -181,7 +181,8 @@ fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
         runnable.metadata().set_mark(Mark::QUEUED);
         // If the poll was on this thread, a lowered one, the thread queues the task on its next
         // visit to the queue of its crew.
-        let elsewhere = if info.woken_while_running { context::leave_again(runnable) } else { Some(runnable) };
+        let elsewhere =
+            if info.woken_while_running { context::leave_again(runnable) } else { Some(runnable) };
         return elsewhere.into_iter().for_each(|runnable| shared.push_lowered(runnable));
     }
     shared.meter.queued_from_outside(runnable.metadata(), || shared.now());
@@ -254,7 +255,9 @@ impl Worker {
             stop
         };
         context::on_worker(self, || {
-            giveway_io::driver::enter(&self.shared.reactor, self.index, || self.with_yield_points(work))
+            giveway_io::driver::enter(&self.shared.reactor, self.index, || {
+                self.with_yield_points(work)
+            })
         })
     }
 
@@ -275,7 +278,12 @@ impl Worker {
 
     #[inline]
     pub(crate) fn core(&self) -> &Local<Runnable> {
-        debug_assert_eq!(self.hold.get(), Hold::Core, "worker {} touches a core that it does not hold", self.index);
+        debug_assert_eq!(
+            self.hold.get(),
+            Hold::Core,
+            "worker {} touches a core that it does not hold",
+            self.index
+        );
         // SAFETY:
         // - `core` points into `shared`, which `self` counts, so it is valid for as long as `self`.
         // - No other thread touches the core, because this one holds it. The caller is the worker's
@@ -356,7 +364,9 @@ impl Worker {
             // it by itself.
             if scheduler.push_woken(self.core(), runnable) == Announce::Owed {
                 match scheduler.announce() {
-                    None if scheduler.idle.counts().searching() > 0 => Tally::count(&self.tally().wake_ups_avoided),
+                    None if scheduler.idle.counts().searching() > 0 => {
+                        Tally::count(&self.tally().wake_ups_avoided)
+                    }
                     worker => self.shared.unpark(worker),
                 }
             }
@@ -446,7 +456,9 @@ impl Worker {
                 Tally::count(&self.tally().yields_taken);
                 way
             }
-            None if runnable.metadata().is_background() && scheduler.defers_background() => Way::Park,
+            None if runnable.metadata().is_background() && scheduler.defers_background() => {
+                Way::Park
+            }
             None => return scheduler.push_yielded(self.core(), runnable),
         };
         // 3. The mark comes before the push: once the task is queued, its mark belongs to the

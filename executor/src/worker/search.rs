@@ -38,7 +38,9 @@ impl Worker {
         // slots too.
         let first = if self.linger.pays() { 0 } else { SEARCH_ROUNDS - 1 };
         for round in first..SEARCH_ROUNDS {
-            let found = scheduler.steal(self.core(), round, false).or_else(|| scheduler.take_injected(self.core()));
+            let found = scheduler
+                .steal(self.core(), round, false)
+                .or_else(|| scheduler.take_injected(self.core()));
             let found = match found {
                 Some(task) => {
                     self.stop_search();
@@ -53,7 +55,10 @@ impl Worker {
                 return found;
             }
             // While something can be resumed, waiting for something better is of no use.
-            if scheduler.yielded.is_empty() && self.linger.pays() && !self.shared.has_threads_beside_workers() {
+            if scheduler.yielded.is_empty()
+                && self.linger.pays()
+                && !self.shared.has_threads_beside_workers()
+            {
                 self.stay_awake();
             }
         }
@@ -85,9 +90,11 @@ impl Worker {
     /// next look.
     #[cold]
     fn look_beyond(&self) {
-        let (reactor, interval) = (&self.shared.reactor, self.core().manners().pace.reactor_interval());
+        let (reactor, interval) =
+            (&self.shared.reactor, self.core().manners().pace.reactor_interval());
         let now = self.shared.now();
-        let busy_for = self.counting_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
+        let busy_for =
+            self.counting_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));
         let mut polls = self.polls_a_look.get();
         self.core().learn_queue(now, busy_for / u64::from(polls));
         let mut alone = 0;
@@ -188,7 +195,9 @@ impl Worker {
         };
         let mut ready = self.ready.take();
         // S1 to S4.
-        let left = scheduler.idle.sleep(self.index(), self.searching.get(), look_again, || self.wait(&mut ready));
+        let left = scheduler
+            .idle
+            .sleep(self.index(), self.searching.get(), look_again, || self.wait(&mut ready));
         if left {
             // The worker has left the idle set by itself. A waker would have roused the monitor,
             // which may have gone to sleep because it saw all workers idle.
@@ -239,14 +248,18 @@ impl Worker {
         // call-back to this worker then (`call_back_against_look`).
         while !parker.take_token() {
             let mut turn = Ok(Turn::Taken);
-            parker.park_elsewhere(Elsewhere::Turn, |has_token| turn = reactor.turn(Wait::Unless(has_token), ready));
+            parker.park_elsewhere(Elsewhere::Turn, |has_token| {
+                turn = reactor.turn(Wait::Unless(has_token), ready)
+            });
             // 2. Only if the holder of the turn is sure to come back to it before it sleeps: the
             // second is an extra to it.
             if matches!(turn, Ok(Turn::Waits | Turn::Returns)) && self.shared.door.wants_second() {
-                parker.park_elsewhere(Elsewhere::Second, |has_token| match reactor.wait_second(has_token, ready) {
-                    Ok(true) => turn = Ok(Turn::Taken),
-                    Ok(false) => {}
-                    Err(error) => turn = Err(error),
+                parker.park_elsewhere(Elsewhere::Second, |has_token| {
+                    match reactor.wait_second(has_token, ready) {
+                        Ok(true) => turn = Ok(Turn::Taken),
+                        Ok(false) => {}
+                        Err(error) => turn = Err(error),
+                    }
                 });
             }
             match turn {

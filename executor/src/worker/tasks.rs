@@ -58,7 +58,8 @@ impl Worker {
     #[inline]
     pub(super) fn next(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
-        let found = self.overdue().or_else(|| scheduler.next_local(self.core(), || self.shared.now()));
+        let found =
+            self.overdue().or_else(|| scheduler.next_local(self.core(), || self.shared.now()));
         let found = found.or_else(|| {
             if self.core().take_poor_visit() && scheduler.yielded.is_empty() {
                 spin(GATHER_SPINS);
@@ -97,7 +98,9 @@ impl Worker {
         match site.expect() {
             Expect::Short => {
                 self.poll_apart(task, source);
-                if self.hold.get() == Hold::Core && shared.scheduler.polite.unanswered_for(self.index) > LATE {
+                if self.hold.get() == Hold::Core
+                    && shared.scheduler.polite.unanswered_for(self.index) > LATE
+                {
                     // Either the poll had no yield point for that long, or its thread had no CPU.
                     // The next polls from this place are watched, which tells the two apart.
                     POLLS.doubt(site);
@@ -153,7 +156,8 @@ impl Worker {
     /// all other tasks do not pay for it.
     #[inline(never)]
     fn poll_marked(&self, task: Runnable, source: Source, mark: Mark) {
-        let began = mark.number().map(|number| self.begin_timed(task.metadata(), mark, number, source));
+        let began =
+            mark.number().map(|number| self.begin_timed(task.metadata(), mark, number, source));
         let background = task.metadata().is_background();
         self.poll_now(task, source, background, mark.is_swapped());
         if let Some(began) = began

@@ -87,7 +87,10 @@ impl Addrs {
     }
 
     /// Returns the result of the first address that `operation` succeeds with, or the last error.
-    pub(crate) fn first_that<R>(self, operation: impl FnMut(SocketAddr) -> io::Result<R>) -> io::Result<R> {
+    pub(crate) fn first_that<R>(
+        self,
+        operation: impl FnMut(SocketAddr) -> io::Result<R>,
+    ) -> io::Result<R> {
         let mut last = None;
         for result in self.map(operation) {
             match result {
@@ -265,7 +268,10 @@ mod tests {
 
     #[test]
     fn text_without_a_port_is_an_error() {
-        assert_eq!(block_on("localhost".resolve()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            block_on("localhost".resolve()).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
         let empty: &[SocketAddr] = &[];
         let error = block_on(empty.resolve()).unwrap().first_that(|_| Ok(())).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

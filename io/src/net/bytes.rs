@@ -63,7 +63,11 @@ impl ByteStream for std::os::unix::net::UnixStream {
     const SHORT_MEANS_ALL: bool = false;
 }
 
-pub(crate) fn poll_read<T: ByteStream>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+pub(crate) fn poll_read<T: ByteStream>(
+    io: &Async<T>,
+    cx: &mut Context<'_>,
+    buf: &mut [u8],
+) -> Poll<io::Result<usize>> {
     let most = if T::SHORT_MEANS_ALL { buf.len() } else { 0 };
     io.poll_bytes(Read, cx, most, |io| recv(io, buf, RecvFlags::empty()))
 }
@@ -78,12 +82,17 @@ pub(crate) fn poll_read_uninit<T: ByteStream>(
 ) -> Poll<io::Result<usize>> {
     let most = if T::SHORT_MEANS_ALL { buf.len() } else { 0 };
     io.poll_bytes(Read, cx, most, |io| {
-        let ((written, _rest), _of_the_message) = rustix::net::recv(io, &mut *buf, RecvFlags::empty())?;
+        let ((written, _rest), _of_the_message) =
+            rustix::net::recv(io, &mut *buf, RecvFlags::empty())?;
         Ok(written.len())
     })
 }
 
-pub(crate) fn poll_peek<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+pub(crate) fn poll_peek<T: AsFd>(
+    io: &Async<T>,
+    cx: &mut Context<'_>,
+    buf: &mut [u8],
+) -> Poll<io::Result<usize>> {
     io.poll_io(Read, cx, |io| recv(io, buf, RecvFlags::PEEK))
 }
 
@@ -95,7 +104,11 @@ pub(crate) fn poll_read_vectored<T: AsFd>(
     io.poll_io(Read, cx, |io| readv(io, bufs))
 }
 
-pub(crate) fn poll_write<T: AsFd>(io: &Async<T>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+pub(crate) fn poll_write<T: AsFd>(
+    io: &Async<T>,
+    cx: &mut Context<'_>,
+    buf: &[u8],
+) -> Poll<io::Result<usize>> {
     io.poll_bytes(Write, cx, buf.len(), |io| send(io, buf))
 }
 
@@ -111,7 +124,10 @@ pub(crate) fn try_read<T: AsFd>(io: &Async<T>, buf: &mut [u8]) -> io::Result<usi
     try_io(io, Read, |io| recv(io, buf, RecvFlags::empty()))
 }
 
-pub(crate) fn try_read_vectored<T: AsFd>(io: &Async<T>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+pub(crate) fn try_read_vectored<T: AsFd>(
+    io: &Async<T>,
+    bufs: &mut [IoSliceMut<'_>],
+) -> io::Result<usize> {
     try_io(io, Read, |io| readv(io, bufs))
 }
 
@@ -119,7 +135,10 @@ pub(crate) fn try_write<T: AsFd>(io: &Async<T>, buf: &[u8]) -> io::Result<usize>
     try_io(io, Write, |io| send(io, buf))
 }
 
-pub(crate) fn try_write_vectored<T: AsFd>(io: &Async<T>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(crate) fn try_write_vectored<T: AsFd>(
+    io: &Async<T>,
+    bufs: &[IoSlice<'_>],
+) -> io::Result<usize> {
     try_io(io, Write, |io| writev(io, bufs))
 }
 

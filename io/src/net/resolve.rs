@@ -37,7 +37,9 @@ impl Name {
     fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
         match self {
             Self::Whole(name) => name.to_socket_addrs().map(Iterator::collect),
-            Self::Parts(host, port) => (host.as_str(), *port).to_socket_addrs().map(Iterator::collect),
+            Self::Parts(host, port) => {
+                (host.as_str(), *port).to_socket_addrs().map(Iterator::collect)
+            }
         }
     }
 }
@@ -175,7 +177,9 @@ impl Drop for Job {
     fn drop(&mut self) {
         // The job was dropped and no thread has answered it.
         if !lock(&self.slot).answered {
-            self.answer(Err(io::Error::other("the name was not looked up: there was no thread to do it")));
+            self.answer(Err(io::Error::other(
+                "the name was not looked up: there was no thread to do it",
+            )));
         }
     }
 }
@@ -197,7 +201,10 @@ fn submit(job: Job) {
     // it, and looks up names for all.
     if let Err((refused, error)) = on_behalf(|| queue(job)) {
         for job in refused {
-            job.answer(Err(io::Error::new(error.kind(), format!("no thread to look up a name: {error}"))));
+            job.answer(Err(io::Error::new(
+                error.kind(),
+                format!("no thread to look up a name: {error}"),
+            )));
         }
     }
 }
@@ -212,7 +219,9 @@ fn queue(job: Job) -> Result<(), (VecDeque<Job>, io::Error)> {
         return Ok(());
     }
     line.threads += 1;
-    let Err(error) = std::thread::Builder::new().name("giveway-resolve".into()).spawn(work) else { return Ok(()) };
+    let Err(error) = std::thread::Builder::new().name("giveway-resolve".into()).spawn(work) else {
+        return Ok(());
+    };
     line.threads -= 1;
     if line.threads == 0 { Err((std::mem::take(&mut line.jobs), error)) } else { Ok(()) }
 }
@@ -312,7 +321,11 @@ mod tests {
         assert!(Pin::new(&mut look_up).poll(&mut Context::from_waker(&second.waker())).is_ready());
         for intruder in [first, second] {
             assert!(intruder.calls.load(SeqCst) >= 3, "cloned, and dropped or woken");
-            assert_eq!(intruder.locked_out.load(SeqCst), 0, "a waker's code runs under the lock of the look-up");
+            assert_eq!(
+                intruder.locked_out.load(SeqCst),
+                0,
+                "a waker's code runs under the lock of the look-up"
+            );
             assert_eq!(Arc::strong_count(&intruder), 1, "no waker is left behind");
         }
     }

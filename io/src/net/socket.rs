@@ -78,7 +78,11 @@ pub(crate) fn try_io<T: AsFd, R>(
 ///
 /// Spends an operation, because a loop of `readable` and `try_read` over a socket that always has
 /// data would not return from its poll otherwise.
-pub(crate) fn poll_ready<T: AsFd>(io: &Async<T>, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+pub(crate) fn poll_ready<T: AsFd>(
+    io: &Async<T>,
+    direction: Direction,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
     let spent = ready!(poll_proceed(cx));
     io.check_open()?;
     ready!(io.source().poll_reported(direction, cx));
@@ -149,7 +153,8 @@ mod tests {
             there.send(&[0; 8]).now_or_never().map(|sent| sent.map(drop)),
         ];
         for result in gone {
-            let error = result.expect("it does not wait").expect_err("nobody would report anything");
+            let error =
+                result.expect("it does not wait").expect_err("nobody would report anything");
             assert!(error.to_string().contains("was shut down"), "{error}");
         }
     }

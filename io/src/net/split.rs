@@ -239,7 +239,11 @@ impl<S: Stream> WriteHalf<'_, S> {
 }
 
 impl<S: Stream> AsyncRead for ReadHalf<'_, S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         bytes::poll_read(self.0.socket(), cx, buf)
     }
 
@@ -254,7 +258,11 @@ impl<S: Stream> AsyncRead for ReadHalf<'_, S> {
 
 /// Closing shuts down the direction of writing.
 impl<S: Stream> AsyncWrite for WriteHalf<'_, S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         bytes::poll_write(self.0.socket(), cx, buf)
     }
 

@@ -73,7 +73,9 @@ pub struct ReuniteError<S: Stream>(
 
 impl<S: Stream> fmt::Display for ReuniteError<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the two halves are not of one stream: reunite those that one `into_split` returned")
+        f.write_str(
+            "the two halves are not of one stream: reunite those that one `into_split` returned",
+        )
     }
 }
 
@@ -315,7 +317,11 @@ impl<S: Stream> Drop for OwnedWriteHalf<S> {
 }
 
 impl<S: Stream> AsyncRead for OwnedReadHalf<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         bytes::poll_read(self.stream.socket(), cx, buf)
     }
 
@@ -330,7 +336,11 @@ impl<S: Stream> AsyncRead for OwnedReadHalf<S> {
 
 /// Closing shuts down the direction of writing.
 impl<S: Stream> AsyncWrite for OwnedWriteHalf<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         bytes::poll_write(self.stream.socket(), cx, buf)
     }
 

@@ -72,7 +72,8 @@ impl TcpStream {
     ///
     /// # giveway::block_on(async {
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
-    /// let stream = TcpStream::connect_timeout(listener.local_addr()?, Duration::from_secs(10)).await?;
+    /// let stream =
+    ///     TcpStream::connect_timeout(listener.local_addr()?, Duration::from_secs(10)).await?;
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub async fn connect_timeout(addr: impl ToSocketAddrs, timeout: Duration) -> io::Result<Self> {

@@ -96,7 +96,9 @@ impl TcpListener {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let accepted = ready!(self.0.poll_io(Direction::Read, cx, |listener| socket::accept(listener.as_fd())));
+        let accepted = ready!(
+            self.0.poll_io(Direction::Read, cx, |listener| socket::accept(listener.as_fd()))
+        );
         Poll::Ready(accepted.and_then(|(fd, peer)| {
             let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
             // Some systems accept a connection that has ended already, without an address.

@@ -137,7 +137,8 @@ impl TcpStream {
     /// client.set_linger(None)?;
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
-    #[deprecated = "a stream that lingers blocks its thread when it is dropped; see `set_zero_linger`"]
+    #[deprecated = "a stream that lingers blocks its thread when it is dropped; see \
+                    `set_zero_linger`"]
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         SockRef::from(self).set_linger(linger)
     }

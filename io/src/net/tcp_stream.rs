@@ -207,7 +207,8 @@ impl TcpStream {
     /// client.write_all(b"abc").await?;
     /// server.peek(&mut [0]).await?;
     /// let (mut first, mut second) = ([0; 2], [0; 2]);
-    /// let read = server.try_read_vectored(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)])?;
+    /// let read = server
+    ///     .try_read_vectored(&mut [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)])?;
     /// assert_eq!((read, first, second), (3, *b"ab", *b"c\0"));
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```

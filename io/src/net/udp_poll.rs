@@ -63,7 +63,12 @@ impl UdpSocket {
     /// assert_eq!(poll_fn(|cx| client.poll_send_to(cx, b"hello", target)).await?, 5);
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
-    pub fn poll_send_to(&self, cx: &mut Context<'_>, buf: &[u8], target: SocketAddr) -> Poll<io::Result<usize>> {
+    pub fn poll_send_to(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+        target: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
         self.0.poll_io(Write, cx, |socket| socket.send_to(buf, target))
     }
 
@@ -84,7 +89,11 @@ impl UdpSocket {
     /// assert_eq!(received, (5, client.local_addr()?));
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
-    pub fn poll_recv_from(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
         self.0.poll_io(Read, cx, |socket| socket.recv_from(buf))
     }
 
@@ -126,7 +135,11 @@ impl UdpSocket {
     /// assert_eq!(server.recv_from(&mut buffer).await?, peeked);
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
-    pub fn poll_peek_from(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {
+    pub fn poll_peek_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
         self.0.poll_io(Read, cx, |socket| socket.peek_from(buf))
     }
 

@@ -23,7 +23,8 @@ pub(crate) fn of_peer(peer: Option<SocketAddrAny>, stream: &UnixStream) -> io::R
     // Almost no peer has a name: nothing follows the family. If one has, the system is asked for it
     // again, because rustix panics at the longest names and takes an empty name for none (1.1.6).
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    if peer.is_some_and(|peer| peer.addr_len() as usize == size_of::<rustix::net::AddressFamily>()) {
+    if peer.is_some_and(|peer| peer.addr_len() as usize == size_of::<rustix::net::AddressFamily>())
+    {
         return SocketAddr::from_pathname("");
     }
     let _ = peer;
@@ -38,7 +39,10 @@ pub(crate) fn to_system(addr: &SocketAddr) -> io::Result<SocketAddrUnix> {
     }
     match addr.as_pathname() {
         Some(path) => Ok(SocketAddrUnix::new(path)?),
-        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "a socket without a name cannot be connected to")),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a socket without a name cannot be connected to",
+        )),
     }
 }
 
@@ -48,7 +52,12 @@ mod tests {
 
     #[test]
     fn paths_and_names_are_told_apart() {
-        for (path, shown) in [("/tmp/socket", "path"), ("socket", "path"), ("\0name", "abstract"), ("\0", "abstract")] {
+        for (path, shown) in [
+            ("/tmp/socket", "path"),
+            ("socket", "path"),
+            ("\0name", "abstract"),
+            ("\0", "abstract"),
+        ] {
             let addr = of_path(path.as_ref()).unwrap();
             assert_eq!(addr.as_pathname().is_some(), shown == "path");
             let system = to_system(&addr).unwrap();

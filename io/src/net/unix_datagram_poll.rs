@@ -64,7 +64,11 @@ impl UnixDatagram {
     /// assert!(length == 5 && sender.is_unnamed());
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
-    pub fn poll_recv_from(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
         self.0.poll_io(Read, cx, |socket| socket.recv_from(buf))
     }
 

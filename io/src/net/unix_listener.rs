@@ -115,7 +115,9 @@ impl UnixListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
-        let accepted = ready!(self.0.poll_io(Direction::Read, cx, |listener| socket::accept(listener.as_fd())));
+        let accepted = ready!(
+            self.0.poll_io(Direction::Read, cx, |listener| socket::accept(listener.as_fd()))
+        );
         Poll::Ready(accepted.and_then(|(fd, peer)| {
             let stream = fd.into();
             let peer = unix_addr::of_peer(peer, &stream)?;

@@ -205,7 +205,8 @@ fn next_tick(due: Instant, now: Instant, period: Duration, missed: MissedTickBeh
         MissedTickBehavior::Skip if late > TOLERANCE => {
             // At least one period: a tick that is due right now was missed too.
             let periods = late.as_nanos() / period.as_nanos() + 1;
-            let after_due = periods.checked_mul(period.as_nanos()).and_then(|nanos| u64::try_from(nanos).ok());
+            let after_due =
+                periods.checked_mul(period.as_nanos()).and_then(|nanos| u64::try_from(nanos).ok());
             after_due.and_then(|nanos| due.checked_add(Duration::from_nanos(nanos)))
         }
         _ => due.checked_add(period),
@@ -255,7 +256,9 @@ mod tests {
 
     #[test]
     fn after_a_late_tick_a_skip_goes_on_at_the_next_time_to_come() {
-        for (late, next) in [(5.1, 100.0), (90.0, 100.0), (99.9, 100.0), (100.1, 200.0), (350.0, 400.0)] {
+        for (late, next) in
+            [(5.1, 100.0), (90.0, 100.0), (99.9, 100.0), (100.1, 200.0), (350.0, 400.0)]
+        {
             assert_next(Skip, late, next);
         }
         assert_next(Skip, 300.0, 400.0);
@@ -263,7 +266,8 @@ mod tests {
 
     #[test]
     fn a_tick_that_is_taken_before_it_is_due_counts_as_in_time() {
-        let (due, period) = (Instant::now() + Duration::from_secs(1), Duration::from_millis(PERIOD));
+        let (due, period) =
+            (Instant::now() + Duration::from_secs(1), Duration::from_millis(PERIOD));
         for missed in [Burst, Delay, Skip] {
             assert_eq!(next_tick(due, due - period, period, missed), due + period, "{missed:?}");
         }
@@ -273,9 +277,14 @@ mod tests {
     fn periods_without_end_do_not_overflow() {
         let due = Instant::now();
         for missed in [Burst, Delay, Skip] {
-            for period in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_nanos(u64::MAX)] {
+            for period in
+                [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_nanos(u64::MAX)]
+            {
                 for late in [Duration::ZERO, Duration::from_secs(1)] {
-                    assert!(next_tick(due, due + late, period, missed) > due + Duration::from_secs(1 << 29));
+                    assert!(
+                        next_tick(due, due + late, period, missed)
+                            > due + Duration::from_secs(1 << 29)
+                    );
                 }
             }
         }

@@ -107,7 +107,9 @@ impl Timer {
         }
         let shard = match current::timers() {
             Ok(shard) => shard,
-            Err(error) => panic!("there is no runtime to keep this timer, and none could be started: {error}"),
+            Err(error) => {
+                panic!("there is no runtime to keep this timer, and none could be started: {error}")
+            }
         };
         shard.insert(timer, waker).then_some(Self { shard, serial, deferred: None })
     }
@@ -126,14 +128,19 @@ impl Timer {
     /// Moves the timer to another time. Returns false if it has fired.
     fn reset(&mut self, deadline: Instant) -> bool {
         let serial = self.serial;
-        if self.deferred.is_some_and(|place| deferred::reset(place, timer::Timer { serial, deadline })) {
+        if self
+            .deferred
+            .is_some_and(|place| deferred::reset(place, timer::Timer { serial, deadline }))
+        {
             return true;
         }
         if self.shard.is_elsewhere() {
             return false;
         }
         let to = timer::Timer { serial: deferred::next_serial(), deadline };
-        let Some(serial) = self.shard.reset(serial, self.deferred.is_some(), to) else { return false };
+        let Some(serial) = self.shard.reset(serial, self.deferred.is_some(), to) else {
+            return false;
+        };
         if serial == to.serial {
             (self.serial, self.deferred) = (serial, None);
         }
@@ -153,7 +160,9 @@ impl Timer {
 impl Drop for Timer {
     #[inline]
     fn drop(&mut self) {
-        if !self.deferred.is_some_and(|place| deferred::cancel(place, self.serial)) && !self.shard.is_elsewhere() {
+        if !self.deferred.is_some_and(|place| deferred::cancel(place, self.serial))
+            && !self.shard.is_elsewhere()
+        {
             self.shard.remove(self.serial, self.deferred.is_some());
         }
     }

@@ -131,7 +131,8 @@ impl<F: Future> Future for Timeout<F> {
 /// ```
 /// use giveway::time::{Duration, timeout};
 ///
-/// let late = giveway::block_on(timeout(Duration::ZERO, std::future::pending::<()>())).unwrap_err();
+/// let late =
+///     giveway::block_on(timeout(Duration::ZERO, std::future::pending::<()>())).unwrap_err();
 /// assert_eq!(late.to_string(), "deadline has elapsed");
 /// assert_eq!(std::io::Error::from(late).kind(), std::io::ErrorKind::TimedOut);
 /// ```

@@ -35,10 +35,16 @@ fn operations_in_one_poll(mut operation: impl AsyncFnMut()) -> usize {
     });
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(wakes.clone());
-    assert!(with_budget(OPERATIONS, || task.as_mut().poll(&mut Context::from_waker(&waker))).is_pending());
+    assert!(
+        with_budget(OPERATIONS, || task.as_mut().poll(&mut Context::from_waker(&waker)))
+            .is_pending()
+    );
     assert_eq!(wakes.0.load(SeqCst), 1, "it wants to go on");
     let first = done.get();
-    assert!(with_budget(OPERATIONS, || task.as_mut().poll(&mut Context::from_waker(&waker))).is_pending());
+    assert!(
+        with_budget(OPERATIONS, || task.as_mut().poll(&mut Context::from_waker(&waker)))
+            .is_pending()
+    );
     assert_eq!(done.get(), 2 * first, "and goes on with the next budget");
     first
 }
@@ -133,7 +139,10 @@ fn no_starvation_beside_a_peer_that_writes_without_end() {
     let turns_of_the_neighbour = (0..100)
         .inspect(|_| {
             let mut cx = Context::from_waker(&waker);
-            assert!(with_budget(OPERATIONS, || reader.as_mut().poll(&mut cx)).is_pending(), "it has no end");
+            assert!(
+                with_budget(OPERATIONS, || reader.as_mut().poll(&mut cx)).is_pending(),
+                "it has no end"
+            );
         })
         .count();
     drop(reader);

@@ -22,7 +22,10 @@ fn a_refused_connection_is_an_error() {
     run(async {
         let (_bound, addr) = refusing();
         for _ in 0..50 {
-            assert_eq!(TcpStream::connect(addr).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            assert_eq!(
+                TcpStream::connect(addr).await.unwrap_err().kind(),
+                ErrorKind::ConnectionRefused
+            );
         }
     });
 }
@@ -79,7 +82,10 @@ fn names_are_looked_up_without_blocking() {
         TcpStream::connect(("localhost", port)).await.unwrap();
         TcpStream::connect(format!("localhost:{port}")).await.unwrap();
         assert!(lookup_host("localhost:1").await.unwrap().all(|addr| addr.ip().is_loopback()));
-        assert_eq!(TcpStream::connect("localhost").await.unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            TcpStream::connect("localhost").await.unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
     });
 }
 
@@ -111,7 +117,8 @@ fn a_connection_that_takes_too_long_is_given_up() {
     assert!(start.elapsed() >= Duration::from_millis(50));
     assert!(error.to_string().contains("50ms"), "{error}");
     // The time covers all addresses. It does not begin anew with each.
-    let error = block_on(TcpStream::connect_timeout(&[addr; 8][..], Duration::from_millis(50))).unwrap_err();
+    let error = block_on(TcpStream::connect_timeout(&[addr; 8][..], Duration::from_millis(50)))
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
 }
 
@@ -123,7 +130,8 @@ fn a_connection_within_its_time_is_made() {
         TcpStream::connect_timeout(addr, Duration::from_secs(30)).await.unwrap();
         TcpStream::connect_timeout(addr, Duration::MAX).await.unwrap();
         let (_bound, refusing) = refusing();
-        let error = TcpStream::connect_timeout(refusing, Duration::from_secs(30)).await.unwrap_err();
+        let error =
+            TcpStream::connect_timeout(refusing, Duration::from_secs(30)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     });
 }

@@ -14,7 +14,8 @@ mod unix;
 use futures::executor::block_on;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use giveway_io::net::{
-    TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, tcp as tcp_net, unix as unix_net,
+    TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, tcp as tcp_net,
+    unix as unix_net,
 };
 use giveway_patience::watch;
 use std::future::Future;
@@ -33,9 +34,17 @@ fn run<F: Future>(test: F) -> F::Output {
 #[test]
 fn sockets_and_their_futures_are_send() {
     fn shared<T: Send + Sync + 'static>() {}
-    fn send<T: Send>(_: impl FnOnce(&'static TcpStream, &'static UdpSocket, &'static UnixDatagram) -> T) {}
+    fn send<T: Send>(
+        _: impl FnOnce(&'static TcpStream, &'static UdpSocket, &'static UnixDatagram) -> T,
+    ) {
+    }
     shared::<(TcpListener, TcpStream, UdpSocket, UnixListener, UnixStream, UnixDatagram)>();
-    shared::<(tcp_net::OwnedReadHalf, tcp_net::OwnedWriteHalf, unix_net::OwnedReadHalf, unix_net::OwnedWriteHalf)>();
+    shared::<(
+        tcp_net::OwnedReadHalf,
+        tcp_net::OwnedWriteHalf,
+        unix_net::OwnedReadHalf,
+        unix_net::OwnedWriteHalf,
+    )>();
     send(|_, _, _| TcpStream::connect("localhost:1"));
     send(|_, _, _| TcpStream::connect_timeout(("localhost", 1), Duration::ZERO));
     send(|_, _, _| TcpListener::bind("localhost:1"));

@@ -130,8 +130,10 @@ fn many_sockets_come_and_go_while_others_wait() {
 #[test]
 fn datagrams_that_came_together_are_all_received() {
     run(async {
-        let (client, server) =
-            (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let (client, server) = (
+            UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+            UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+        );
         assert_eq!(server.try_recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         for i in 0..50 {
             client.send_to(&[i], server.local_addr().unwrap()).await.unwrap();

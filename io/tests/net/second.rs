@@ -105,7 +105,9 @@ fn each_of_two_that_wait_hears_its_own_calls() {
                     let is_called = || called.load(SeqCst) >= call;
                     while !is_called() {
                         match place {
-                            0 => _ = reactor.turn(Wait::Unless(&is_called), &mut Vec::new()).unwrap(),
+                            0 => {
+                                _ = reactor.turn(Wait::Unless(&is_called), &mut Vec::new()).unwrap()
+                            }
                             _ => _ = reactor.wait_second(&is_called, &mut Vec::new()).unwrap(),
                         }
                     }

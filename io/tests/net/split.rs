@@ -32,7 +32,10 @@ fn both_directions_are_full_at_once_on_four_threads() {
     let (client, server) = block_on(tcp_pair());
     let threads = [client, server].map(|stream| {
         let (reader, writer) = stream.into_split();
-        [thread::spawn(|| block_on(send_all(writer))), thread::spawn(|| block_on(receive_all(reader)))]
+        [
+            thread::spawn(|| block_on(send_all(writer))),
+            thread::spawn(|| block_on(receive_all(reader))),
+        ]
     });
     threads.into_iter().flatten().for_each(|thread| thread.join().unwrap());
 }
@@ -42,7 +45,8 @@ fn both_directions_are_full_at_once_in_one_task() {
     run(async {
         let (mut client, mut server) = tcp_pair().await;
         // Not `client.split()`: with `AsyncReadExt` in scope that is another method.
-        let (mut client, mut server) = (TcpStream::split(&mut client), TcpStream::split(&mut server));
+        let (mut client, mut server) =
+            (TcpStream::split(&mut client), TcpStream::split(&mut server));
         let bytes: Vec<u8> = pattern().take(BYTES).collect();
         let (mut there, mut back) = (vec![0; BYTES], vec![0; BYTES]);
         let (a, b, c, d) = join!(

@@ -45,11 +45,14 @@ fn stampede_of_connections_is_served_whole() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let server = listener.incoming().take(CONNECTIONS).try_for_each_concurrent(None, |stream| async move {
-            let mut name = [0; 8];
-            (&stream).read_exact(&mut name).await?;
-            (&stream).write_all(&name).await
-        });
+        let server = listener.incoming().take(CONNECTIONS).try_for_each_concurrent(
+            None,
+            |stream| async move {
+                let mut name = [0; 8];
+                (&stream).read_exact(&mut name).await?;
+                (&stream).write_all(&name).await
+            },
+        );
         let clients = join_all((0..CONNECTIONS as u64).map(|name| async move {
             let mut stream = TcpStream::connect(addr).await?;
             stream.write_all(&name.to_be_bytes()).await?;
@@ -72,7 +75,8 @@ fn connections_that_came_together_are_all_accepted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         assert!(poll_once(&mut Box::pin(listener.accept())).is_pending());
         let addr = listener.local_addr().unwrap();
-        let clients: Vec<_> = (0..50).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
+        let clients: Vec<_> =
+            (0..50).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
         for client in &clients {
             let (_server, peer) = listener.accept().await.unwrap();
             assert_eq!(peer, client.local_addr().unwrap());
@@ -89,11 +93,16 @@ fn several_tasks_accept_on_one_listener() {
     let acceptors: Vec<_> = (0..4)
         .map(|_| {
             let listener = listener.clone();
-            thread::spawn(move || (0..25).map(|_| block_on(listener.accept()).unwrap()).collect::<Vec<_>>().len())
+            thread::spawn(move || {
+                (0..25).map(|_| block_on(listener.accept()).unwrap()).collect::<Vec<_>>().len()
+            })
         })
         .collect();
     let clients: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
-    assert_eq!(acceptors.into_iter().map(|acceptor| acceptor.join().unwrap()).sum::<usize>(), clients.len());
+    assert_eq!(
+        acceptors.into_iter().map(|acceptor| acceptor.join().unwrap()).sum::<usize>(),
+        clients.len()
+    );
 }
 
 #[test]
@@ -199,7 +208,10 @@ fn a_writer_whose_peer_is_gone_gets_an_error_and_no_signal() {
         let chunk = [0; 1 << 16];
         for _ in 0..1000 {
             if let Err(error) = client.write_vectored(&[IoSlice::new(&chunk)]).await {
-                assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
+                assert!(
+                    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+                    "{error}"
+                );
                 assert_eq!(client.write(&chunk).await.unwrap_err().kind(), ErrorKind::BrokenPipe);
                 // The system knows of no connection any more. Closing succeeds all the same (tokio
                 // 4665).
@@ -228,7 +240,8 @@ fn a_shutdown_wakes_whoever_waits() {
 fn several_buffers_are_read_and_written_at_once() {
     run(async {
         let (mut client, mut server) = tcp_pair().await;
-        let words = [IoSlice::new(b"one"), IoSlice::new(b""), IoSlice::new(b"two"), IoSlice::new(b"three")];
+        let words =
+            [IoSlice::new(b"one"), IoSlice::new(b""), IoSlice::new(b"two"), IoSlice::new(b"three")];
         assert_eq!(client.write_vectored(&words).await.unwrap(), 11);
         let (mut first, mut second) = ([0; 4], [0; 32]);
         while server.peek(&mut second).await.unwrap() < 11 {}
@@ -297,7 +310,8 @@ fn a_read_given_up_loses_nothing() {
 #[test]
 fn std_streams_go_in_and_come_out() {
     run(async {
-        let listener = TcpListener::from_std(std::net::TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+        let listener =
+            TcpListener::from_std(std::net::TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
         let addr = listener.local_addr().unwrap();
         let mut client = TcpStream::try_from(std::net::TcpStream::connect(addr).unwrap()).unwrap();
         let (mut server, _) = listener.accept().await.unwrap();
@@ -310,7 +324,11 @@ fn std_streams_go_in_and_come_out() {
         let mut client = client.into_std().unwrap();
         let listener = listener.into_std().unwrap();
         assert_eq!((client.as_raw_fd(), listener.as_raw_fd()), (fd, listening));
-        assert_eq!(client.read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock, "it stays non-blocking");
+        assert_eq!(
+            client.read(&mut buffer).unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "it stays non-blocking"
+        );
         assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
         client.set_nonblocking(false).unwrap();
         client.write_all(b"two").unwrap();

@@ -47,7 +47,8 @@ fn a_question_that_panics_leaves_nobody_waiting_in_the_reactor() {
     for _ in 0..1_000 {
         asked.set(0);
         let _soon = reactor.wake_at(reactor.now() + 20_000, noop_waker_ref());
-        let turn = catch_unwind(AssertUnwindSafe(|| reactor.turn(Wait::Unless(&panics), &mut Vec::new())));
+        let turn =
+            catch_unwind(AssertUnwindSafe(|| reactor.turn(Wait::Unless(&panics), &mut Vec::new())));
         let inside = Cell::new(None);
         let look = || {
             inside.set(Some(reactor.turn(Wait::Not, &mut Vec::new()).unwrap()));

@@ -21,7 +21,10 @@ fn datagrams_arrive_with_their_sender() {
         let ((a, a_addr), (b, b_addr)) = (socket().await, socket().await);
         let mut buffer = [0; 64];
         for i in 0..100_u8 {
-            assert_eq!(a.send_to(&vec![i; usize::from(i) % 7], b_addr).await.unwrap(), usize::from(i) % 7);
+            assert_eq!(
+                a.send_to(&vec![i; usize::from(i) % 7], b_addr).await.unwrap(),
+                usize::from(i) % 7
+            );
             assert_eq!(b.recv_from(&mut buffer).await.unwrap(), (usize::from(i) % 7, a_addr));
         }
     });
@@ -72,7 +75,11 @@ fn a_peek_takes_nothing() {
         assert_eq!(b.peek_from(&mut buffer).await.unwrap(), (5, a_addr));
         assert_eq!(b.peek(&mut buffer).await.unwrap(), 5);
         assert_eq!(b.try_peek_from(&mut buffer).unwrap(), (5, a_addr));
-        assert_eq!(b.recv_from(&mut buffer[..3]).await.unwrap(), (3, a_addr), "the rest is cut off");
+        assert_eq!(
+            b.recv_from(&mut buffer[..3]).await.unwrap(),
+            (3, a_addr),
+            "the rest is cut off"
+        );
         assert_eq!(b.try_recv_from(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
     });
 }
@@ -97,7 +104,9 @@ fn several_tasks_share_a_socket() {
     let receivers: Vec<_> = (0..4)
         .map(|_| {
             let b = b.clone();
-            thread::spawn(move || (0..25).map(|_| block_on(b.recv(&mut [0])).unwrap()).sum::<usize>())
+            thread::spawn(move || {
+                (0..25).map(|_| block_on(b.recv(&mut [0])).unwrap()).sum::<usize>()
+            })
         })
         .collect();
     (0..100).for_each(|_| assert_eq!(block_on(a.send_to(b"x", b_addr)).unwrap(), 1));
@@ -117,11 +126,16 @@ fn too_large_a_datagram_is_an_error() {
 fn std_sockets_go_in_and_come_out() {
     run(async {
         let (peer, _) = socket().await;
-        let socket = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+        let socket =
+            UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
         peer.send_to(b"x", socket.local_addr().unwrap()).await.unwrap();
         assert_eq!(socket.recv(&mut [0; 2]).await.unwrap(), 1);
         let socket = socket.into_std().unwrap();
-        assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "it stays non-blocking");
+        assert_eq!(
+            socket.recv(&mut [0]).unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "it stays non-blocking"
+        );
         let socket = UdpSocket::from_std(socket).unwrap();
         peer.send_to(b"x", socket.local_addr().unwrap()).await.unwrap();
         assert_eq!(socket.recv(&mut [0; 2]).await.unwrap(), 1);

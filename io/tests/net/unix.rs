@@ -54,8 +54,15 @@ fn a_listener_with_a_name_accepts() {
         let (_second, accepted) = join!(UnixStream::connect(&path), incoming.next());
         accepted.unwrap().unwrap();
         drop(listener);
-        assert_eq!(UnixStream::connect(&path).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        assert_eq!(UnixListener::bind(&path).unwrap_err().kind(), ErrorKind::AddrInUse, "the file stays");
+        assert_eq!(
+            UnixStream::connect(&path).await.unwrap_err().kind(),
+            ErrorKind::ConnectionRefused
+        );
+        assert_eq!(
+            UnixListener::bind(&path).unwrap_err().kind(),
+            ErrorKind::AddrInUse,
+            "the file stays"
+        );
     });
 }
 
@@ -69,7 +76,8 @@ fn a_peer_with_a_name_is_known_by_it() {
         let longest = 108 - directory.path("").as_os_str().len();
         for name in ["client", &"x".repeat(longest - 1), &"y".repeat(longest)] {
             let name = directory.path(name);
-            let client = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+            let client =
+                socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
             rustix::net::bind(&client, &rustix::net::SocketAddrUnix::new(&name).unwrap()).unwrap();
             client.connect(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
             // Also the name of a peer that is gone by now.
@@ -221,12 +229,16 @@ impl Wake for Wakes {
 fn std_sockets_go_in_and_come_out() {
     run(async {
         let (here, there) = net::UnixStream::pair().unwrap();
-        let (mut here, there) = (UnixStream::from_std(here).unwrap(), UnixStream::try_from(there).unwrap());
+        let (mut here, there) =
+            (UnixStream::from_std(here).unwrap(), UnixStream::try_from(there).unwrap());
         here.write_all(b"one").await.unwrap();
         let mut there = there.into_std().unwrap();
         let mut buffer = [0; 8];
         assert_eq!(std::io::Read::read(&mut there, &mut buffer).unwrap(), 3);
-        assert_eq!(std::io::Read::read(&mut there, &mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(
+            std::io::Read::read(&mut there, &mut buffer).unwrap_err().kind(),
+            ErrorKind::WouldBlock
+        );
         let mut there = UnixStream::from_std(there).unwrap();
         assert!(poll_once(&mut there.read(&mut buffer)).is_pending());
         here.write_all(b"two").await.unwrap();
@@ -236,6 +248,10 @@ fn std_sockets_go_in_and_come_out() {
         datagram.into_std().unwrap();
         let directory = directory();
         let listener = UnixListener::bind(directory.path("socket")).unwrap().into_std().unwrap();
-        assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "it stays non-blocking");
+        assert_eq!(
+            listener.accept().unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "it stays non-blocking"
+        );
     });
 }

@@ -82,7 +82,11 @@ impl Actor {
     }
 
     /// Starts a task that ends as `fate` says, in one of the ways to spawn.
-    pub(crate) fn start(&mut self, fate: Fate, body: impl Future<Output = ()> + Send + 'static) -> Started {
+    pub(crate) fn start(
+        &mut self,
+        fate: Fate,
+        body: impl Future<Output = ()> + Send + 'static,
+    ) -> Started {
         let (ticket, expected) = self.ticket(fate);
         let task = with_ticket(ticket, body);
         let handle = match self.random.below(64) {
@@ -93,7 +97,9 @@ impl Actor {
             32..40 => Builder::new().class(Class::Foreground).spawn_on(task, self.world.handle()),
             // Rare, because each poll costs a context switch or two.
             40 => Builder::new().preemptible(true).spawn(task),
-            41 => Builder::new().preemptible(true).name("named").spawn_on(task, self.world.handle()),
+            41 => {
+                Builder::new().preemptible(true).name("named").spawn_on(task, self.world.handle())
+            }
             _ => giveway::spawn(task),
         };
         Started { handle, expected }

@@ -44,7 +44,13 @@ const ENDINGS: [Ending; 10] = [
 ];
 
 /// Runs one episode after another until `end`.
-pub(crate) fn run_until(end: Instant, thread: usize, options: &Options, outsiders: &Outsiders, roll_call: &RollCall) {
+pub(crate) fn run_until(
+    end: Instant,
+    thread: usize,
+    options: &Options,
+    outsiders: &Outsiders,
+    roll_call: &RollCall,
+) {
     let mut number = 0;
     while Instant::now() < end {
         match options.episode {
@@ -85,7 +91,9 @@ fn run(world: &Arc<World>, mut random: Random, most_workers: usize) {
         // Waits for a random number of ticks, and ends the runtime whatever the actors do then.
         let ticks = random.below(if world.depth == 0 { 4_000 } else { 40 });
         world.enter("waits for the middle");
-        wait_until(|| world.ticks() > ticks || actors.iter().all(|actor| actor.handle.is_finished()));
+        wait_until(|| {
+            world.ticks() > ticks || actors.iter().all(|actor| actor.handle.is_finished())
+        });
         if random.once_in(2) {
             actors.truncate(actors.len() / 2);
         }
@@ -111,7 +119,12 @@ fn run(world: &Arc<World>, mut random: Random, most_workers: usize) {
     check(world, ending, abrupt, &hooks);
 }
 
-fn builder(world: &Arc<World>, random: &mut Random, most_workers: usize, hooks: &Arc<AtomicI64>) -> Builder {
+fn builder(
+    world: &Arc<World>,
+    random: &mut Random,
+    most_workers: usize,
+    hooks: &Arc<AtomicI64>,
+) -> Builder {
     let workers = random.pick(&[1, 1, 2, 2, 2, 3, 4, 8]).min(most_workers);
     let (starts, stops) = (hooks.clone(), hooks.clone());
     let mut builder = Builder::new()
@@ -126,7 +139,8 @@ fn builder(world: &Arc<World>, random: &mut Random, most_workers: usize, hooks: 
         // Discards reports: polls are long on purpose.
         .on_long_poll(|_| ());
     if random.once_in(3) {
-        builder = builder.wide_look_interval(random.pick(&[Duration::ZERO, Duration::from_secs(3_600)]));
+        builder =
+            builder.wide_look_interval(random.pick(&[Duration::ZERO, Duration::from_secs(3_600)]));
     }
     if random.once_in(3) {
         builder = builder.yield_patience(Duration::from_micros(random.pick(&[0, 50, 5_000])));
@@ -155,7 +169,11 @@ fn start_actors(world: &Arc<World>, runtime: &Runtime, random: &mut Random) -> V
             let actor = Actor::new(world, 2 + number as u64, random.child());
             let (ticket, expected) = director.ticket(Fate::Finishes);
             let task = with_ticket(ticket, actor.play(acts));
-            let handle = if random.once_in(4) { runtime.spawn_background(task) } else { runtime.spawn(task) };
+            let handle = if random.once_in(4) {
+                runtime.spawn_background(task)
+            } else {
+                runtime.spawn(task)
+            };
             Started { handle, expected }
         })
         .collect()
@@ -178,9 +196,17 @@ fn end(world: &Arc<World>, runtime: Runtime, ending: Ending, random: &mut Random
     match ending {
         Ending::Drop => block_in_place(|| drop(runtime)),
         Ending::Timeout => {
-            let time = if abrupt { Duration::from_micros(random.below(3_000)) } else { Duration::from_secs(3_600) };
+            let time = if abrupt {
+                Duration::from_micros(random.below(3_000))
+            } else {
+                Duration::from_secs(3_600)
+            };
             let report = block_in_place(|| runtime.shutdown_timeout(time));
-            ensure!(abrupt || report.is_clean(), "{} had nothing to do, and does not end: {report}", world.name());
+            ensure!(
+                abrupt || report.is_clean(),
+                "{} had nothing to do, and does not end: {report}",
+                world.name()
+            );
         }
         Ending::Background => runtime.shutdown_background(),
         Ending::OnThread => {
@@ -199,7 +225,9 @@ fn end(world: &Arc<World>, runtime: Runtime, ending: Ending, random: &mut Random
         }
         Ending::InParentTask => match &world.parent {
             // In place, so that the parent's other tasks go on: the drop may wait for one of them.
-            Some(parent) => drop(parent.handle().spawn(async move { block_in_place(|| drop(runtime)) })),
+            Some(parent) => {
+                drop(parent.handle().spawn(async move { block_in_place(|| drop(runtime)) }))
+            }
             None => block_in_place(|| drop(runtime)),
         },
         // Without waiting: what the shutdown would wait for may wait for that outsider.
@@ -217,8 +245,16 @@ fn check(world: &Arc<World>, ending: Ending, abrupt: bool, hooks: &AtomicI64) {
     wait_until(|| threads_of(world.number) == 0 && hooks.load(SeqCst) == 0);
     world.enter("is gone");
     let metrics = world.handle().metrics();
-    let how = format!("{}, {ending:?}, {}", world.name(), if abrupt { "in the middle" } else { "at rest" });
-    ensure!(world.ledger.balances(), "{how}: a task came to life after the end: {}", world.ledger.describe());
+    let how = format!(
+        "{}, {ending:?}, {}",
+        world.name(),
+        if abrupt { "in the middle" } else { "at rest" }
+    );
+    ensure!(
+        world.ledger.balances(),
+        "{how}: a task came to life after the end: {}",
+        world.ledger.describe()
+    );
     ensure!(metrics.monitor_rescues == 0, "{how}: wake-ups were lost\n{metrics}");
     let late = futures::executor::block_on(world.handle().spawn(async {}));
     ensure!(late.is_err_and(|error| error.is_cancelled()), "{how}: a task ran after the end");

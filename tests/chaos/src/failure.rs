@@ -35,10 +35,14 @@ pub(crate) fn fail(what: &str) -> ! {
         }
     }
     let say = |text: &str| _ = writeln!(std::io::stderr(), "{text}");
-    say(&format!("\nFAILED: {what}\n  in thread {:?}", std::thread::current().name().unwrap_or("?")));
+    say(&format!(
+        "\nFAILED: {what}\n  in thread {:?}",
+        std::thread::current().name().unwrap_or("?")
+    ));
     if let Some(seed) = SEED.get() {
         say(&format!(
-            "  seed {seed}: run it again with --seed {seed}, or one episode with --seed {seed} --episode T.N"
+            "  seed {seed}: run it again with --seed {seed}, or one episode with --seed {seed} \
+             --episode T.N"
         ));
     }
     for world in world::alive() {

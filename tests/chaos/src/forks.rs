@@ -45,7 +45,10 @@ pub(crate) fn run_until(end: Instant, options: &Options) {
             _ = child.kill();
         }
         let status = ended.and_then(Result::ok).flatten();
-        ensure!(status.is_some_and(|status| status.success()), "a process that forks, --act-fork {seed}: {status:?}");
+        ensure!(
+            status.is_some_and(|status| status.success()),
+            "a process that forks, --act-fork {seed}: {status:?}"
+        );
         MADE.fetch_add(1, Relaxed);
     }
 }
@@ -61,7 +64,8 @@ pub(crate) fn act(seed: u64) -> ExitCode {
         load(&runtime, &mut random);
         let handle = runtime.handle().clone();
         let mut own = random.child();
-        let pair = runtime.block_on(async { UnixStream::pair() }).expect("there are descriptors enough");
+        let pair =
+            runtime.block_on(async { UnixStream::pair() }).expect("there are descriptors enough");
         runtime.block_on(round_trip(&pair));
         let fork = move || {
             let mut pair = Some(pair);
@@ -92,12 +96,16 @@ async fn round_trip((one, other): &(UnixStream, UnixStream)) {
         giveway::yield_now().await;
         other.write_all(b"word").await
     });
-    ensure!(read.is_ok() && written.is_ok() && word == *b"word", "a socket beside a fork: {read:?}, {written:?}");
+    ensure!(
+        read.is_ok() && written.is_ok() && word == *b"word",
+        "a socket beside a fork: {read:?}, {written:?}"
+    );
 }
 
 /// Runs tasks, a timer and a blocking job, and waits for them.
 fn load(runtime: &Runtime, random: &mut Random) {
-    let tasks: Vec<_> = (0..1 + random.small(31)).map(|n| runtime.spawn(async move { n })).collect();
+    let tasks: Vec<_> =
+        (0..1 + random.small(31)).map(|n| runtime.spawn(async move { n })).collect();
     let nap = crate::acts::nap(random);
     runtime.block_on(async {
         for (n, task) in tasks.into_iter().enumerate() {
@@ -113,7 +121,8 @@ fn child(old: &giveway::Handle, random: &mut Random) {
     let refused = catch_unwind(AssertUnwindSafe(|| old.spawn(async {}))).is_err();
     assert!(refused, "a runtime from before the fork took a task");
     assert_eq!(old.dump().tasks().len(), 0);
-    let runtime = Builder::new().workers(1 + random.index(2)).build().expect("a runtime starts in the child");
+    let runtime =
+        Builder::new().workers(1 + random.index(2)).build().expect("a runtime starts in the child");
     load(&runtime, random);
     drop(runtime);
 }
@@ -154,5 +163,8 @@ fn in_fork(body: impl FnOnce()) {
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
     ensure!(ended == Some(pid), "the child of a fork hangs");
-    ensure!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child of a fork ended with {status:#x}");
+    ensure!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+        "the child of a fork ended with {status:#x}"
+    );
 }

@@ -103,7 +103,11 @@ impl Ticket {
         self.used = true;
         self.world.ledger.finished.fetch_add(1, SeqCst);
         self.world.ledger.receipts.fetch_add(1, SeqCst);
-        Receipt { world: self.world.clone(), number: self.number, bomb: self.fate == Fate::FinishesWithBomb }
+        Receipt {
+            world: self.world.clone(),
+            number: self.number,
+            bomb: self.fate == Fate::FinishesWithBomb,
+        }
     }
 
     /// Records the task's planned panic, and panics.
@@ -174,20 +178,34 @@ impl Expected {
         match result {
             Ok(receipt) => {
                 let says = receipt.number();
-                ensure!(says == number, "{place}: task {number} of {name} gave the output of task {says}");
+                ensure!(
+                    says == number,
+                    "{place}: task {number} of {name} gave the output of task {says}"
+                );
                 true
             }
             Err(error) if error.is_panic() => {
                 let (text, payload) = (error.to_string(), error.into_panic());
                 let may = matches!(self.fate, Fate::Panics | Fate::HeldWithBomb);
                 let told = payload.downcast_ref();
-                ensure!(may, "{place}: task {number} of {name} panicked, and was not told to: {text}, {told:?}");
-                ensure!(told == Some(&Told(number)), "{place}: task {number} of {name}: {text}, {told:?}");
+                ensure!(
+                    may,
+                    "{place}: task {number} of {name} panicked, and was not told to: {text}, \
+                     {told:?}"
+                );
+                ensure!(
+                    told == Some(&Told(number)),
+                    "{place}: task {number} of {name}: {text}, {told:?}"
+                );
                 true
             }
             Err(error) => {
                 let may = self.aborted || self.world.closes();
-                ensure!(may, "{place}: task {number} of {name} was cancelled, and nobody asked for it: {error}");
+                ensure!(
+                    may,
+                    "{place}: task {number} of {name} was cancelled, and nobody asked for it: \
+                     {error}"
+                );
                 self.aborted
             }
         }

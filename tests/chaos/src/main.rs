@@ -61,7 +61,10 @@ fn main() -> ExitCode {
         }
     };
     failure::expect_told_panics(options.seed);
-    println!("seed {}, for {:?}, {} threads of episodes", options.seed, options.time, options.threads);
+    println!(
+        "seed {}, for {:?}, {} threads of episodes",
+        options.seed, options.time, options.threads
+    );
     soak(&options);
     ExitCode::SUCCESS
 }
@@ -77,7 +80,9 @@ fn soak(options: &Options) {
     thread::scope(|scope| {
         for number in 0..options.threads {
             let (roll_call, outsiders) = (&roll_call, &outsiders);
-            let run = move || episode::run_until(start + options.time, number, options, outsiders, roll_call);
+            let run = move || {
+                episode::run_until(start + options.time, number, options, outsiders, roll_call)
+            };
             thread::Builder::new()
                 .name(format!("episodes-{number}"))
                 .spawn_scoped(scope, run)

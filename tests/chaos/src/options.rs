@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-const USAGE: &str = "usage: giveway-chaos [--for TIME] [--seed N] [--workers N] [--threads N] [--episode T.N]
+const USAGE: &str = "usage: giveway-chaos [--for TIME] [--seed N] [--workers N] [--threads N] \
+                     [--episode T.N]
   --for TIME     how long: 90s, 10m, 8h; by default 10m
   --seed N       by default another one each time; printed first
   --workers N    the most workers of a runtime, by default 8
@@ -40,7 +41,8 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         episode: None,
     };
     while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value\n{USAGE}"));
+        let mut value =
+            || arguments.next().ok_or_else(|| format!("{argument} wants a value\n{USAGE}"));
         match &*argument {
             "--for" => options.time = time(&value()?)?,
             "--seed" => options.seed = number(&value()?)?,
@@ -62,13 +64,15 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 fn episode(text: &str) -> Result<(usize, u64), String> {
-    let (thread, episode) = text.split_once('.').ok_or_else(|| format!("not an episode: {text}\n{USAGE}"))?;
+    let (thread, episode) =
+        text.split_once('.').ok_or_else(|| format!("not an episode: {text}\n{USAGE}"))?;
     Ok((number(thread)? as usize, number(episode)?))
 }
 
 /// Parses a time such as `90s`, `10m` or `8h`.
 fn time(text: &str) -> Result<Duration, String> {
-    let (digits, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
+    let (digits, unit) =
+        text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
     let seconds = match unit {
         "s" => 1,
         "m" => 60,
@@ -92,7 +96,10 @@ mod tests {
     #[test]
     fn the_command_line_is_understood() {
         let options = soak("--for 8h --seed 7 --workers 3 --episode 1.42").unwrap();
-        assert_eq!((options.time, options.seed, options.workers), (Duration::from_secs(8 * 3_600), 7, 3));
+        assert_eq!(
+            (options.time, options.seed, options.workers),
+            (Duration::from_secs(8 * 3_600), 7, 3)
+        );
         assert_eq!((options.episode, options.threads), (Some((1, 42)), 2));
         assert_eq!(soak("").unwrap().time, Duration::from_secs(600));
         assert_eq!(soak("--for 90s").unwrap().time, Duration::from_secs(90));
@@ -100,7 +107,8 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_said() {
-        for (arguments, says) in [("--for 8", "not a time: 8"), ("--seed", "--seed wants a value"), ("soak", "unknown")]
+        for (arguments, says) in
+            [("--for 8", "not a time: 8"), ("--seed", "--seed wants a value"), ("soak", "unknown")]
         {
             assert!(soak(arguments).unwrap_err().starts_with(says), "{arguments}");
         }

@@ -103,7 +103,11 @@ fn run(errands: &Receiver<Errand>, mut random: Random) {
                 // or gone.
                 if !kept.is_empty() && random.once_in(2) {
                     let late = random.index(kept.len());
-                    if random.once_in(2) { kept[late].wake_by_ref() } else { kept.swap_remove(late).wake() }
+                    if random.once_in(2) {
+                        kept[late].wake_by_ref()
+                    } else {
+                        kept.swap_remove(late).wake()
+                    }
                 }
             }
             Errand::Run(errand) => errand(),

@@ -40,7 +40,10 @@ pub(crate) fn threads_of(number: u64) -> usize {
     let prefix = format!("w{number}-");
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     threads
-        .filter(|thread| fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with(&prefix)))
+        .filter(|thread| {
+            fs::read_to_string(thread.path().join("comm"))
+                .is_ok_and(|name| name.starts_with(&prefix))
+        })
         .count()
 }
 
@@ -72,7 +75,10 @@ struct State {
 impl RollCall {
     pub(crate) fn new(threads: usize) -> Self {
         let next = Instant::now() + FIRST;
-        Self { state: Mutex::new(State { threads, here: 0, calls: 0, next, first: None }), over: Condvar::new() }
+        Self {
+            state: Mutex::new(State { threads, here: 0, calls: 0, next, first: None }),
+            over: Condvar::new(),
+        }
     }
 
     /// Waits for the other threads if a roll call is due. The last thread to arrive does the count.
@@ -130,7 +136,10 @@ impl State {
         ensure!(given_back, "not everything is given back: there were {first:?}, and are {now:?}");
         // A sanitizer keeps freed memory, and reports leaks itself.
         let sanitized = std::env::var_os("ASAN_OPTIONS").is_some();
-        ensure!(sanitized || memory < at_first + MOST_MEMORY, "memory grows: {at_first} bytes at first, now {memory}");
+        ensure!(
+            sanitized || memory < at_first + MOST_MEMORY,
+            "memory grows: {at_first} bytes at first, now {memory}"
+        );
     }
 }
 

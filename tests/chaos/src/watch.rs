@@ -41,7 +41,8 @@ impl Watch {
                 }
             }
         };
-        let thread = thread::Builder::new().name("watch".into()).spawn(run).expect("a thread starts");
+        let thread =
+            thread::Builder::new().name("watch".into()).spawn(run).expect("a thread starts");
         Self { stop, thread }
     }
 
@@ -64,11 +65,18 @@ fn look(seen: &mut HashMap<u64, (u64, u32)>, had_its_chance: bool) {
             *quiet += 1;
         }
         if *quiet >= MOST_QUIET_LOOKS {
-            fail(&format!("nothing has come to an end in {} for {quiet} seconds: something hangs", world.name()));
+            fail(&format!(
+                "nothing has come to an end in {} for {quiet} seconds: something hangs",
+                world.name()
+            ));
         }
         if let Some(handle) = world.try_handle() {
             let metrics = handle.metrics();
-            ensure!(metrics.monitor_rescues == 0, "wake-ups were lost in {}\n{metrics}", world.name());
+            ensure!(
+                metrics.monitor_rescues == 0,
+                "wake-ups were lost in {}\n{metrics}",
+                world.name()
+            );
         }
     }
 }
@@ -76,7 +84,8 @@ fn look(seen: &mut HashMap<u64, (u64, u32)>, had_its_chance: bool) {
 /// Returns how many polls and how many tasks there were, in ended runtimes and in those that exist.
 fn totals() -> (u64, u64) {
     let alive = world::alive();
-    let runs = alive.iter().filter_map(|world| Some(world.try_handle()?.metrics().polls())).sum::<u64>();
+    let runs =
+        alive.iter().filter_map(|world| Some(world.try_handle()?.metrics().polls())).sum::<u64>();
     let tasks = alive.iter().map(|world| world.ledger.started()).sum::<u64>();
     (PAST_RUNS.load(SeqCst) + runs, PAST_TASKS.load(SeqCst) + tasks)
 }
@@ -85,8 +94,8 @@ fn say(start: Instant) {
     let ((runs, tasks), seconds) = (totals(), start.elapsed().as_secs_f64());
     let Belongings { threads, descriptors } = Belongings::now();
     println!(
-        "{seconds:>6.0} s  {:>7.2} million task runs, {:>4.0} thousand a second; {:.2} million tasks, {} runtimes; \
-         {} MB, {threads} threads, {descriptors} descriptors",
+        "{seconds:>6.0} s  {:>7.2} million task runs, {:>4.0} thousand a second; {:.2} million \
+         tasks, {} runtimes; {} MB, {threads} threads, {descriptors} descriptors",
         runs as f64 / 1e6,
         runs as f64 / 1e3 / seconds,
         tasks as f64 / 1e6,

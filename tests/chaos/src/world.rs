@@ -45,8 +45,8 @@ pub(crate) struct World {
     closes: AtomicBool,
     /// Whether a task's panic may shut the runtime down.
     may_end: AtomicBool,
-    /// Incremented whenever something ends, such as an act or a stage, here or in a runtime that was
-    /// started in here. The watch compares it from look to look.
+    /// Incremented whenever something ends, such as an act or a stage, here or in a runtime that
+    /// was started in here. The watch compares it from look to look.
     ticks: AtomicU64,
     stage: Mutex<&'static str>,
     /// What each actor does, by the actor's number.
@@ -147,7 +147,8 @@ impl World {
 
     /// Describes the runtime, its actors and its tasks, for a report.
     pub(crate) fn describe(&self) -> String {
-        let mut text = format!("runtime {}: {}; {}\n", self.name, lock(&self.stage), self.ledger.describe());
+        let mut text =
+            format!("runtime {}: {}; {}\n", self.name, lock(&self.stage), self.ledger.describe());
         for (actor, doing) in lock(&self.doing).iter() {
             if let Some(doing) = doing.upgrade() {
                 text += &format!("  actor {actor}: {}\n", lock(&doing));

@@ -70,7 +70,8 @@ impl Patience {
         self.looked_at = now;
         // Where the system does not tell, every look is a quiet one: a limit in time has to do.
         let used = self.process.cpu_time().unwrap_or(self.used);
-        let is_quiet = used.saturating_sub(self.used) < QUIET && !self.process.waits_for_child_or_cpu();
+        let is_quiet =
+            used.saturating_sub(self.used) < QUIET && !self.process.waits_for_child_or_cpu();
         self.quiet_looks = if is_quiet { self.quiet_looks + 1 } else { 0 };
         self.used = used;
         self.quiet_looks < QUIET_LOOKS && used.saturating_sub(self.used_at_first) < MOST_CPU_TIME

@@ -72,7 +72,9 @@ impl Process {
             Err(error) if error.raw_os_error() == Some(EMFILE) => return true,
             threads => threads.into_iter().flatten().flatten(),
         };
-        let wants_cpu = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'D']));
+        let wants_cpu = |stat: String| {
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'D']))
+        };
         is_current && CHILDREN.load(SeqCst) > 0
             || threads
                 .filter(|thread| Some(&*thread.file_name()) != own)
@@ -80,12 +82,18 @@ impl Process {
     }
 
     fn threads(&self) -> String {
-        let threads = fs::read_dir(format!("{}/task", self.directory)).into_iter().flatten().flatten();
+        let threads =
+            fs::read_dir(format!("{}/task", self.directory)).into_iter().flatten().flatten();
         let describe = |thread: fs::DirEntry| {
             let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
             let (name, stat, waits_in) = (read("comm"), read("stat"), read("wchan"));
-            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?');
-            format!("  {:>8} {state} {:<16} {waits_in}\n", thread.file_name().display(), name.trim_end())
+            let state =
+                stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?');
+            format!(
+                "  {:>8} {state} {:<16} {waits_in}\n",
+                thread.file_name().display(),
+                name.trim_end()
+            )
         };
         threads.map(describe).collect()
     }

@@ -48,7 +48,10 @@ impl Watch {
 fn give_up(test: &str, reports: &Mutex<Vec<Report>>) -> ! {
     // Not `eprintln!`: the test harness would capture the text, and the abort would lose it.
     let print = |text: &str| _ = writeln!(std::io::stderr(), "{text}");
-    print(&format!("{test}: the process does nothing any more, or turns in circles: something hangs. Its threads:"));
+    print(&format!(
+        "{test}: the process does nothing any more, or turns in circles: something hangs. Its \
+         threads:"
+    ));
     print(&threads());
     for report in reports.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         print(&report());

@@ -14,12 +14,17 @@ pub(crate) fn check() -> Vec<String> {
     let length = tested[begin..].find(".await; }").expect("the loop pauses");
     let answer = &tested[begin..begin + length];
     let is_shown = |path: &str| !path.starts_with("tests/") && !path.starts_with("benches/");
-    let pages = PROSE.iter().flat_map(|prose| blocks(&prose.markdown).map(|code| (prose.path, code)));
-    let examples = files_ending(".rs").filter(|path| path.starts_with("examples/")).map(|path| (path, read(path)));
+    let pages =
+        PROSE.iter().flat_map(|prose| blocks(&prose.markdown).map(|code| (prose.path, code)));
+    let examples = files_ending(".rs")
+        .filter(|path| path.starts_with("examples/"))
+        .map(|path| (path, read(path)));
     let shown = pages.chain(examples).filter(|(path, _)| is_shown(path));
     let ends = |code: &str| accepts_in_a_loop(code) && !flat(code).contains(answer);
     let found = shown.filter(|(_, code)| ends(code));
-    found.map(|(path, _)| format!("{path}: a loop around `accept` that is not that of {TESTED}")).collect()
+    found
+        .map(|(path, _)| format!("{path}: a loop around `accept` that is not that of {TESTED}"))
+        .collect()
 }
 
 fn blocks(markdown: &Markdown) -> impl Iterator<Item = String> {

@@ -28,7 +28,8 @@ pub(crate) fn is_command(span: &str) -> bool {
 
 /// Returns the commands in a text, with their lines: code spans, and lines of shell.
 fn commands(markdown: &Markdown) -> Vec<(usize, String)> {
-    let mut commands: Vec<_> = markdown.spans.iter().filter(|(_, span)| is_command(span)).cloned().collect();
+    let mut commands: Vec<_> =
+        markdown.spans.iter().filter(|(_, span)| is_command(span)).cloned().collect();
     for (line, language, block) in &markdown.blocks {
         if !["sh", "bash", "console", "text"].contains(&&**language) {
             continue;
@@ -36,7 +37,9 @@ fn commands(markdown: &Markdown) -> Vec<(usize, String)> {
         let joined = block.replace("\\\n", "");
         let lines = joined.lines().map(|line| line.trim_start_matches("$ "));
         commands.extend(
-            lines.filter(|text| text.split(' ').any(|word| word == "cargo")).map(|text| (*line, text.to_owned())),
+            lines
+                .filter(|text| text.split(' ').any(|word| word == "cargo"))
+                .map(|text| (*line, text.to_owned())),
         );
     }
     commands
@@ -44,10 +47,13 @@ fn commands(markdown: &Markdown) -> Vec<(usize, String)> {
 
 /// Returns what is wrong with a command, or with options of one.
 fn faults(command: &str) -> Vec<String> {
-    let words: Vec<_> =
-        command.split_whitespace().take_while(|word| !["|", "&&", ";", ">", "#"].contains(word)).collect();
+    let words: Vec<_> = command
+        .split_whitespace()
+        .take_while(|word| !["|", "&&", ";", ">", "#"].contains(word))
+        .collect();
     let cargo = words.iter().position(|word| *word == "cargo");
-    let verb = cargo.and_then(|at| words[at + 1..].iter().find(|word| !word.starts_with(['+', '-'])));
+    let verb =
+        cargo.and_then(|at| words[at + 1..].iter().find(|word| !word.starts_with(['+', '-'])));
     if verb.is_some_and(|verb| !ON_US.contains(verb)) {
         return Vec::new();
     }
@@ -57,14 +63,16 @@ fn faults(command: &str) -> Vec<String> {
         position.and_then(|at| words.get(at + 1)).copied()
     };
     let wanted = value(&["-p", "--package"]);
-    let packages: Vec<&Package> = packages().iter().filter(|one| wanted.is_none_or(|name| *one.name == name)).collect();
+    let packages: Vec<&Package> =
+        packages().iter().filter(|one| wanted.is_none_or(|name| *one.name == name)).collect();
     let mut faults = Vec::new();
     if packages.is_empty() {
         faults.push("there is no such package in the workspace".to_owned());
     }
     let targets = || packages.iter().flat_map(|package| &package.targets);
     for kind in ["bin", "example", "test", "bench"] {
-        let named = value(&[&format!("--{kind}")]).filter(|name| !name.starts_with(['<', '-', '…']));
+        let named =
+            value(&[&format!("--{kind}")]).filter(|name| !name.starts_with(['<', '-', '…']));
         if let Some(name) = named
             && !targets().any(|target| target.is_kind(kind.into()) && target.name == name)
         {
@@ -78,14 +86,19 @@ fn faults(command: &str) -> Vec<String> {
         }
     }
     if verb == Some(&"test") {
-        let is_filter = |word: &&&str| word.contains('_') && !word.contains(['-', '=', '/', '"', '…', '.']);
-        for part in words.iter().filter(is_filter).map(|word| word.rsplit("::").next().unwrap_or(word)) {
+        let is_filter =
+            |word: &&&str| word.contains('_') && !word.contains(['-', '=', '/', '"', '…', '.']);
+        for part in
+            words.iter().filter(is_filter).map(|word| word.rsplit("::").next().unwrap_or(word))
+        {
             if !targets().any(|target| target.name == part) && !Vocabulary::ours().has_part(part) {
                 faults.push(format!("no test has `{part}` in its name"));
             }
         }
     }
-    for (variable, _) in words.iter().take(cargo.unwrap_or(0)).filter_map(|word| word.split_once('=')) {
+    for (variable, _) in
+        words.iter().take(cargo.unwrap_or(0)).filter_map(|word| word.split_once('='))
+    {
         if variable.starts_with("GIVEWAY_") && !Vocabulary::ours().has(variable) {
             faults.push(format!("nothing reads the variable `{variable}`"));
         }

@@ -12,14 +12,20 @@ pub(crate) fn check() -> Vec<String> {
     let mut linked: BTreeSet<String> = ["README.md".to_owned()].into();
     for path in files_ending(".md") {
         for (line, target) in Markdown::parse(&read(path)).links {
-            complaints.extend(fault(path, &target).map(|fault| format!("{path}:{line}: `{target}`: {fault}")));
+            complaints.extend(
+                fault(path, &target).map(|fault| format!("{path}:{line}: `{target}`: {fault}")),
+            );
             linked.insert(join(path, target.split('#').next().unwrap_or_default()));
         }
     }
-    let is_reached = |path: &&str| path.starts_with("docs/") || path.contains("/src/") || path.starts_with("examples/");
+    let is_reached = |path: &&str| {
+        path.starts_with("docs/") || path.contains("/src/") || path.starts_with("examples/")
+    };
     let pages = files_ending(".md").filter(is_reached);
-    let examples = packages().iter().flat_map(|package| &package.targets).filter(|target| target.is_example());
-    let examples = examples.map(|example| example.src_path.strip_prefix(root()).expect("below the root").as_str());
+    let examples =
+        packages().iter().flat_map(|package| &package.targets).filter(|target| target.is_example());
+    let examples = examples
+        .map(|example| example.src_path.strip_prefix(root()).expect("below the root").as_str());
     let lost = pages.chain(examples).filter(|path| !linked.contains(*path));
     complaints.extend(lost.map(|path| format!("{path}: no page links to it")));
     complaints
@@ -30,7 +36,8 @@ fn fault(path: &str, target: &str) -> Option<String> {
     if target.contains("://") {
         return fault_of_address(target);
     }
-    let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+    let (file, anchor) =
+        target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
     let linked = if file.is_empty() { path.to_owned() } else { join(path, file) };
     let folder = format!("{linked}/");
     if !FILES.contains(&linked) && !FILES.iter().any(|other| other.starts_with(&folder)) {
@@ -47,7 +54,8 @@ fn fault(path: &str, target: &str) -> Option<String> {
 
 /// Returns the path of `link`, as seen from the page at `path`, relative to the root.
 fn join(path: &str, link: &str) -> String {
-    let mut parts: Vec<_> = Path::new(path).iter().map(|part| part.to_str().unwrap_or_default()).collect();
+    let mut parts: Vec<_> =
+        Path::new(path).iter().map(|part| part.to_str().unwrap_or_default()).collect();
     parts.pop(); // the page itself
     for part in link.split('/') {
         match part {
@@ -65,10 +73,12 @@ fn fault_of_address(target: &str) -> Option<String> {
         return Some("an address begins with https://".to_owned());
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let is_name =
-        |label: &str| !label.is_empty() && label.chars().all(|char| char.is_ascii_alphanumeric() || char == '-');
+    let is_name = |label: &str| {
+        !label.is_empty() && label.chars().all(|char| char.is_ascii_alphanumeric() || char == '-')
+    };
     let is_number = host.chars().all(|char| char.is_ascii_digit() || char == '.');
-    let is_local = [".local", ".internal", ".localhost", ".lan"].iter().any(|end| host.ends_with(end));
+    let is_local =
+        [".local", ".internal", ".localhost", ".lan"].iter().any(|end| host.ends_with(end));
     let is_public = host.contains('.') && host.split('.').all(is_name) && !is_number && !is_local;
     (!is_public).then(|| "that is not the name of a public host".to_owned())
 }
@@ -79,7 +89,8 @@ fn anchors(page: &str) -> Vec<String> {
     let headings = Markdown::parse(page).headings;
     let anchor = |title: &String| {
         let kept = |char: &char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_');
-        let slug = title.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-");
+        let slug =
+            title.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-");
         let before = times.entry(slug.clone()).or_default();
         *before += 1;
         if *before == 1 { slug } else { format!("{slug}-{}", *before - 1) }
@@ -98,9 +109,13 @@ fn links_that_lead_nowhere_are_noticed() {
     assert_eq!(fault("docs/README.md", "../README.md"), None);
     assert_eq!(fault("docs/README.md", "../xtask"), None);
     assert_eq!(fault("README.md", "https://docs.rs/giveway"), None);
-    for target in
-        ["no_such.md", "../README.md#no-such-heading", "http://docs.rs", "https://10.0.0.1", "https://a.internal/"]
-    {
+    for target in [
+        "no_such.md",
+        "../README.md#no-such-heading",
+        "http://docs.rs",
+        "https://10.0.0.1",
+        "https://a.internal/",
+    ] {
         assert!(fault("docs/README.md", target).is_some(), "{target}");
     }
 }

@@ -1,5 +1,5 @@
-//! What comments and pages say is checked against the code: names in backticks, links, commands, the
-//! map of orderings, which pages are compiled, and what servers do when `accept` fails.
+//! What comments and pages say is checked against the code: names in backticks, links, commands,
+//! the map of orderings, which pages are compiled, and what servers do when `accept` fails.
 
 mod accepts;
 mod commands;

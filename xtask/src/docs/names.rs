@@ -15,8 +15,9 @@ use std::sync::LazyLock;
 
 const FOREIGN: &str = "xtask/src/docs/foreign_names.txt";
 
-pub(crate) const REMEDY: &str = "If the thing was renamed, write its new name; if it is gone, so is the reason for the sentence. Only what \
-     is not ours goes into xtask/src/docs/foreign_names.txt, in its place in the order.";
+pub(crate) const REMEDY: &str = "If the thing was renamed, write its new name; if it is gone, so \
+                                 is the reason for the sentence. Only what is not ours goes into \
+                                 xtask/src/docs/foreign_names.txt, in its place in the order.";
 
 /// Returns the names that no code has, and lines of the list of foreign names without a use.
 pub(crate) fn check() -> Vec<String> {
@@ -28,12 +29,21 @@ pub(crate) fn check() -> Vec<String> {
     sorted.dedup();
     let stray = foreign.iter().filter(|name| !unknown.contains_key(**name));
     let mut complaints: Vec<_> = stray
-        .map(|name| format!("{FOREIGN}: `{name}` is named nowhere, or the code has it: delete the line"))
+        .map(|name| {
+            format!("{FOREIGN}: `{name}` is named nowhere, or the code has it: delete the line")
+        })
         .collect();
-    complaints.extend((sorted != foreign).then(|| format!("{FOREIGN} is not sorted: `LC_ALL=C sort -u` mends it")));
+    complaints.extend(
+        (sorted != foreign)
+            .then(|| format!("{FOREIGN} is not sorted: `LC_ALL=C sort -u` mends it")),
+    );
     let foreign: BTreeSet<_> = foreign.into_iter().collect();
-    complaints
-        .extend(unknown.iter().filter(|(name, _)| !foreign.contains(&***name)).flat_map(|(_, places)| places.clone()));
+    complaints.extend(
+        unknown
+            .iter()
+            .filter(|(name, _)| !foreign.contains(&***name))
+            .flat_map(|(_, places)| places.clone()),
+    );
     complaints
 }
 
@@ -42,7 +52,9 @@ fn unknown() -> BTreeMap<String, Vec<String>> {
     let mut unknown: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for Prose { path, line, markdown } in &*PROSE {
         for (offset, span) in &markdown.spans {
-            for (name, fault) in names(span).into_iter().filter_map(|name| Some((name.clone(), fault(&name)?))) {
+            for (name, fault) in
+                names(span).into_iter().filter_map(|name| Some((name.clone(), fault(&name)?)))
+            {
                 let complaint = format!("{path}:{}: `{name}`: {fault}", line + offset - 1);
                 unknown.entry(name).or_default().push(complaint);
             }
@@ -67,16 +79,25 @@ fn names(span: &str) -> Vec<String> {
     }
     let mut found = Vec::new();
     for name in NAME.captures_iter(span) {
-        let Some(path) = name.name("path").filter(|_| name.name("lifetime").is_none()).map(|path| path.as_str()) else {
+        let Some(path) =
+            name.name("path").filter(|_| name.name("lifetime").is_none()).map(|path| path.as_str())
+        else {
             continue;
         };
         let next = name.name("next").map(|next| next.as_str());
         if let Some(items) = name.name("items") {
-            let items = items.as_str().split(',').map(str::trim).filter(|item| !["", "self"].contains(item));
+            let items = items
+                .as_str()
+                .split(',')
+                .map(str::trim)
+                .filter(|item| !["", "self"].contains(item));
             found.extend(items.map(|item| format!("{path}::{item}")));
         } else if path.ends_with('_') || next == Some("…") && path.contains('_') {
             found.push(format!("{path}…"));
-        } else if matches!(next, Some("(" | "!")) || looks_like_code(path) || path == span && path.len() > 2 {
+        } else if matches!(next, Some("(" | "!"))
+            || looks_like_code(path)
+            || path == span && path.len() > 2
+        {
             found.push(path.to_owned());
         }
     }
@@ -86,7 +107,8 @@ fn names(span: &str) -> Vec<String> {
 /// Whether a word has an underscore inside, is in CamelCase or CAPITALS, or is a path.
 fn looks_like_code(path: &str) -> bool {
     let inside = path.trim_matches('_');
-    path.contains("::") || inside.len() > 1 && (inside.contains('_') || inside.starts_with(char::is_uppercase))
+    path.contains("::")
+        || inside.len() > 1 && (inside.contains('_') || inside.starts_with(char::is_uppercase))
 }
 
 /// Whether a span is a file of the repository, or a folder with a slash at its end.
@@ -96,7 +118,8 @@ fn is_file(span: &str) -> bool {
     // Absolute paths are the system's.
     !span.starts_with('/')
         && span.chars().all(plain)
-        && (span.starts_with(".ci/") || ends.iter().any(|end| span.len() > end.len() && span.ends_with(end)))
+        && (span.starts_with(".ci/")
+            || ends.iter().any(|end| span.len() > end.len() && span.ends_with(end)))
 }
 
 /// Returns what is wrong with a name.
@@ -119,7 +142,10 @@ fn fault(name: &str) -> Option<String> {
 
 #[test]
 fn names_are_told_from_words() {
-    assert_eq!(names("Builder::new().workers(n).stack_size"), ["Builder::new", "workers", "stack_size"]);
+    assert_eq!(
+        names("Builder::new().workers(n).stack_size"),
+        ["Builder::new", "workers", "stack_size"]
+    );
     assert_eq!(names("task::{self, JoinHandle, Id}"), ["task::JoinHandle", "task::Id"]);
     assert_eq!(names("len / workers + 1"), [""; 0]);
     assert_eq!(names("workers"), ["workers"]);

@@ -22,8 +22,8 @@ pub(crate) fn check() -> Vec<String> {
     missing.map(|field| format!("`{field}` stands in {} rows", times(field))).collect()
 }
 
-/// Returns the atomic fields that a file defines, as `Type::field`, or as `Type` if the field has no
-/// name. References to atomics belong to the field that they refer to.
+/// Returns the atomic fields that a file defines, as `Type::field`, or as `Type` if the field has
+/// no name. References to atomics belong to the field that they refer to.
 fn atomic_fields(code: &str) -> BTreeSet<String> {
     #[derive(Default)]
     struct Fields(BTreeSet<String>);
@@ -76,7 +76,8 @@ fn rows(page: &str) -> BTreeMap<String, usize> {
         }
         for name in cell.split('`').skip(1).step_by(2) {
             let (owner, members) = name.split_once("::{").unwrap_or((name, ""));
-            let members = members.trim_end_matches('}').split(", ").filter(|member| !member.is_empty());
+            let members =
+                members.trim_end_matches('}').split(", ").filter(|member| !member.is_empty());
             let mut names: Vec<_> = members.map(|member| format!("{owner}::{member}")).collect();
             if names.is_empty() {
                 names.push(name.to_owned());
@@ -89,9 +90,13 @@ fn rows(page: &str) -> BTreeMap<String, usize> {
 
 #[test]
 fn atomics_are_found_with_and_without_names() {
-    let code = "struct A { x: u8, y: CachePadded<AtomicU8>, z: &'static AtomicU8 } struct B(AtomicBool); \
-        struct C; struct D<T>(T); #[cfg(test)] mod tests { struct E(AtomicU8); }";
+    let code = "struct A { x: u8, y: CachePadded<AtomicU8>, z: &'static AtomicU8 } struct \
+                B(AtomicBool); struct C; struct D<T>(T); #[cfg(test)] mod tests { struct \
+                E(AtomicU8); }";
     assert_eq!(atomic_fields(code), ["A::y", "B"].map(String::from).into());
     let page = "| `A::{y, z}` (two) | `no` |\n| `B` | |\n| `B` | |\n";
-    assert_eq!(rows(page), [("A::y", 1), ("A::z", 1), ("B", 2)].map(|(name, n)| (name.to_owned(), n)).into());
+    assert_eq!(
+        rows(page),
+        [("A::y", 1), ("A::z", 1), ("B", 2)].map(|(name, n)| (name.to_owned(), n)).into()
+    );
 }

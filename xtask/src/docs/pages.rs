@@ -18,8 +18,12 @@ pub(crate) fn check() -> Vec<String> {
             let is_rust = language.split([',', ' ']).any(|word| word == "rust");
             let fault = match &*language {
                 "" => "a block without a language counts as Rust; a drawing is `text`",
-                _ if is_rust && !included => "this is not compiled; include the page in tests/src/pages.rs",
-                _ if is_rust && language.contains("ignore") => "`ignore` is not compiled; `no_run` is",
+                _ if is_rust && !included => {
+                    "this is not compiled; include the page in tests/src/pages.rs"
+                }
+                _ if is_rust && language.contains("ignore") => {
+                    "`ignore` is not compiled; `no_run` is"
+                }
                 _ => continue,
             };
             complaints.push(format!("{page}:{line}: {fault}"));

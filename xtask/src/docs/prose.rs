@@ -35,7 +35,9 @@ pub(crate) static PROSE: LazyLock<Vec<Prose>> = LazyLock::new(|| {
     for (path, rust) in &*RUST {
         // The strings of these checks are what the checks are tried on.
         let strings: &[_] = if path.starts_with("xtask/src/docs/") { &[] } else { &rust.strings };
-        found.extend(rust.comments.iter().chain(strings).map(|(line, text)| prose(path, *line, text)));
+        found.extend(
+            rust.comments.iter().chain(strings).map(|(line, text)| prose(path, *line, text)),
+        );
     }
     found
 });
@@ -45,14 +47,18 @@ fn end_of_unreleased(changelog: &str) -> usize {
     let mut releases = changelog.match_indices("\n## ").map(|(at, _)| at);
     let first = releases.next();
     let is_open = first.is_some_and(|at| changelog[at..].starts_with("\n## Unreleased"));
-    if is_open { releases.next().unwrap_or(changelog.len()) } else { first.unwrap_or(changelog.len()) }
+    if is_open {
+        releases.next().unwrap_or(changelog.len())
+    } else {
+        first.unwrap_or(changelog.len())
+    }
 }
 
 /// A source file, taken apart.
 #[derive(Debug, Default)]
 pub(crate) struct Rust {
-    /// Each comment with its first line, without the marks. Line comments that follow each other are
-    /// one.
+    /// Each comment with its first line, without the marks. Line comments that follow each other
+    /// are one.
     pub(crate) comments: Vec<(usize, String)>,
     /// Each string with its line.
     pub(crate) strings: Vec<(usize, String)>,
@@ -62,7 +68,8 @@ pub(crate) struct Rust {
 
 impl Rust {
     pub(crate) fn parse(source: &str) -> Self {
-        let stream = TokenStream::from_str(source).unwrap_or_else(|error| panic!("{error}:\n{source}"));
+        let stream =
+            TokenStream::from_str(source).unwrap_or_else(|error| panic!("{error}:\n{source}"));
         let mut rust = Self::default();
         let mut end = 0;
         for (range, token) in leaves(stream) {
@@ -76,7 +83,8 @@ impl Rust {
             } else if let Some(TokenTree::Ident(word)) = token {
                 rust.words.push(word.to_string());
             } else if text.contains('"') {
-                // A string that goes on in the next line leaves out the break and what precedes the rest.
+                // A string that goes on in the next line leaves out the break and what precedes the
+                // rest.
                 rust.strings.push((line_of(source, range.start), text.replace("\\\n", " \n")));
             }
             end = end.max(range.end);
@@ -87,7 +95,9 @@ impl Rust {
 
     /// Adds the comments in a part of the source that has no code.
     fn add_comments(&mut self, source: &str, range: Range<usize>) {
-        let Some(part) = source.get(range.clone()).filter(|part| part.contains('/')) else { return };
+        let Some(part) = source.get(range.clone()).filter(|part| part.contains('/')) else {
+            return;
+        };
         let first = line_of(source, range.start);
         for (line, text) in (first..).zip(part.lines()) {
             let text = text.trim_start();
@@ -143,15 +153,21 @@ impl Markdown {
         let (mut heading, mut block): (Option<String>, _) = (None, None);
         for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
             let line = || line_of(text, range.start);
-            if let (Some(heading), Event::Code(text) | Event::Text(text)) = (heading.as_mut(), &event) {
+            if let (Some(heading), Event::Code(text) | Event::Text(text)) =
+                (heading.as_mut(), &event)
+            {
                 *heading += &**text;
             }
             match event {
                 Event::Code(code) => found.spans.push((line(), code.into_string())),
                 Event::Text(code) if block.is_some() => {
-                    block = block.map(|(line, language, text): (usize, String, String)| (line, language, text + &code));
+                    block = block.map(|(line, language, text): (usize, String, String)| {
+                        (line, language, text + &code)
+                    });
                 }
-                Event::Start(Tag::Link { dest_url, .. }) => found.links.push((line(), dest_url.into_string())),
+                Event::Start(Tag::Link { dest_url, .. }) => {
+                    found.links.push((line(), dest_url.into_string()))
+                }
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
                 Event::End(TagEnd::Heading(_)) => found.headings.extend(heading.take()),
                 Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => {
@@ -167,7 +183,8 @@ impl Markdown {
 
 #[test]
 fn comments_and_strings_are_not_code() {
-    let source = "/// One\n/// two.\n\nfn a<'a>() { b(\"c // d\", 'e', '\\'', r#\"f\"g\"#) } // h\n\nk!(l);\n";
+    let source = "/// One\n/// two.\n\nfn a<'a>() { b(\"c // d\", 'e', '\\'', r#\"f\"g\"#) } // \
+                  h\n\nk!(l);\n";
     let rust = Rust::parse(source);
     let comments = [(1, "One\ntwo.".to_owned()), (4, "h".to_owned())];
     assert_eq!(rust.comments, comments);

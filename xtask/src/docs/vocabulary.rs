@@ -8,8 +8,10 @@ use std::sync::LazyLock;
 use syn::visit::{self, Visit};
 
 /// Roots of paths that lead out of the repository, besides the packages it depends on.
-const ABROAD: [&str; 14] =
-    ["std", "core", "alloc", "u8", "u16", "u32", "u64", "usize", "i32", "i64", "isize", "f64", "bool", "str"];
+const ABROAD: [&str; 14] = [
+    "std", "core", "alloc", "u8", "u16", "u32", "u64", "usize", "i32", "i64", "isize", "f64",
+    "bool", "str",
+];
 
 /// What `#[derive]` brings.
 const DERIVED: [&str; 8] = ["clone", "default", "eq", "ne", "cmp", "partial_cmp", "hash", "fmt"];
@@ -32,7 +34,8 @@ impl Vocabulary {
             let is_script = |path: &&String| path.ends_with(".toml") || path.starts_with(".ci/");
             FILES.iter().filter(is_script).for_each(|path| ours.add_script(path, &read(path)));
             let dependencies = packages().iter().flat_map(|package| &package.dependencies);
-            let foreign = dependencies.filter(|one| packages().iter().all(|package| *package.name != one.name));
+            let foreign = dependencies
+                .filter(|one| packages().iter().all(|package| *package.name != one.name));
             ours.dependencies = foreign.map(|one| one.name.replace('-', "_")).collect();
             ours
         });
@@ -43,12 +46,19 @@ impl Vocabulary {
         rust.words.iter().for_each(|word| self.add(path, word));
         // Variables of the environment, and what is a word alone: names of features and fields.
         for (_, string) in &rust.strings {
-            let words: Vec<_> = words(string).filter(|word| !["r", "b", "c"].contains(word)).collect();
-            let is_variable = |word: &&str| word.contains('_') && !word.contains(char::is_lowercase);
+            let words: Vec<_> =
+                words(string).filter(|word| !["r", "b", "c"].contains(word)).collect();
+            let is_variable =
+                |word: &&str| word.contains('_') && !word.contains(char::is_lowercase);
             let alone = words.len() == 1;
-            words.into_iter().filter(|word| alone || is_variable(word)).for_each(|word| self.add(path, word));
+            words
+                .into_iter()
+                .filter(|word| alone || is_variable(word))
+                .for_each(|word| self.add(path, word));
         }
-        self.members.visit_file(&syn::parse_file(&read(path)).unwrap_or_else(|error| panic!("{path}: {error}")));
+        self.members.visit_file(
+            &syn::parse_file(&read(path)).unwrap_or_else(|error| panic!("{path}: {error}")),
+        );
     }
 
     /// Adds the words of shell or TOML, without comments.
@@ -97,14 +107,20 @@ impl Vocabulary {
     fn fault_of_pair(&self, owner: &str, name: &str) -> Option<String> {
         let defined = self.members.types.contains(owner);
         if let Some(members) = self.members.of.get(owner).filter(|_| defined) {
-            let is_member = members.contains(name) || DERIVED.contains(&name) || self.members.of_macros.contains(name);
+            let is_member = members.contains(name)
+                || DERIVED.contains(&name)
+                || self.members.of_macros.contains(name);
             return (!is_member).then(|| format!("our `{owner}` has no `{name}`"));
         }
         let inside: Vec<_> = module(owner).collect();
         if inside.is_empty() {
-            return (!self.has(owner) || !self.has(name)).then(|| format!("no code has `{owner}` and `{name}`"));
+            return (!self.has(owner) || !self.has(name))
+                .then(|| format!("no code has `{owner}` and `{name}`"));
         }
-        let found = self.words.get(name).is_some_and(|files| inside.iter().any(|path| files.contains(path)));
+        let found = self
+            .words
+            .get(name)
+            .is_some_and(|files| inside.iter().any(|path| files.contains(path)));
         // A module inside of a module may be a file, or a package that is re-exported.
         let is_module = || module(name).next().is_some();
         (!found && !is_module()).then(|| format!("no code in the module `{owner}` has `{name}`"))
@@ -161,8 +177,9 @@ impl<'ast> Visit<'ast> for Members {
 
     fn visit_item_enum(&mut self, item: &'ast syn::ItemEnum) {
         let variants = item.variants.iter();
-        let members =
-            variants.flat_map(|variant| [variant.ident.to_string()].into_iter().chain(fields(&variant.fields)));
+        let members = variants.flat_map(|variant| {
+            [variant.ident.to_string()].into_iter().chain(fields(&variant.fields))
+        });
         self.define(&item.ident, members);
     }
 
@@ -193,8 +210,9 @@ impl<'ast> Visit<'ast> for Members {
     }
 
     fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
-        static ITEM: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new(r"\b(?:fn|const|type) (\w+)").expect("a regular expression"));
+        static ITEM: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(r"\b(?:fn|const|type) (\w+)").expect("a regular expression")
+        });
         let tokens = item.mac.tokens.to_string();
         self.of_macros.extend(ITEM.captures_iter(&tokens).map(|item| item[1].to_owned()));
     }
@@ -202,10 +220,10 @@ impl<'ast> Visit<'ast> for Members {
 
 #[test]
 fn members_are_found_in_every_kind_of_definition() {
-    let code = "struct A<T> where T: B { c: T, d: Vec<(u8, E)> } \
-        impl<T: F<G>> A<T> { pub const H: u8 = 1; fn i(self) { fn j() {} } } \
-        impl<T> fmt::K for l::A<T> where T: M { type N = u8; } enum O { #[p] Q { r: u8 }, S(T) } \
-        trait U { fn v(); fn w() {} } struct Unit;";
+    let code = "struct A<T> where T: B { c: T, d: Vec<(u8, E)> } impl<T: F<G>> A<T> { pub const \
+                H: u8 = 1; fn i(self) { fn j() {} } } impl<T> fmt::K for l::A<T> where T: M { \
+                type N = u8; } enum O { #[p] Q { r: u8 }, S(T) } trait U { fn v(); fn w() {} } \
+                struct Unit;";
     let mut members = Members::default();
     members.visit_file(&syn::parse_file(code).unwrap());
     let of = |name: &str| members.of[name].iter().cloned().collect::<Vec<_>>().join(" ");

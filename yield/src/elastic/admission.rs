@@ -187,7 +187,13 @@ impl Admission {
 
     /// Pays for what was used beyond the last slice, and asks for another. Returns `None` if the
     /// slice is granted at once, otherwise the place in line.
-    pub(super) fn ask(self: &Arc<Self>, now: u64, overrun: u64, slice: u64, waker: &Waker) -> Option<Waiting> {
+    pub(super) fn ask(
+        self: &Arc<Self>,
+        now: u64,
+        overrun: u64,
+        slice: u64,
+        waker: &Waker,
+    ) -> Option<Waiting> {
         let mut waker = Some(waker.clone());
         let number = self.change(now, |state| {
             state.bucket.charge(overrun);
@@ -259,8 +265,11 @@ impl State {
 
     fn step(&mut self, settings: &Settings, now: u64, cores: f64, latencies: Counts) {
         self.window.push(now, latencies);
-        let sample =
-            Sample { p99: self.window.p99(), waiting: self.waited, elapsed: now.saturating_sub(self.stepped_at) };
+        let sample = Sample {
+            p99: self.window.p99(),
+            waiting: self.waited,
+            elapsed: now.saturating_sub(self.stepped_at),
+        };
         // A pacer that waits now waits in the next step too.
         self.waited = self.line.first().is_some();
         self.stepped_at = now;

@@ -41,9 +41,11 @@ fn the_last_who_waits_is_still_served_when_all_before_it_have_left() {
     let board = Board::new(1);
     let admission = board.admission(Settings::fixed(0.1));
     exhaust(&board, &admission);
-    let waits: Vec<_> = (0..100).filter_map(|_| admission.ask(board.now(), 0, SLICE, Waker::noop())).collect();
+    let waits: Vec<_> =
+        (0..100).filter_map(|_| admission.ask(board.now(), 0, SLICE, Waker::noop())).collect();
     let woken = Arc::<Woken>::default();
-    let last = admission.ask(board.now(), 0, SLICE, &Waker::from(woken.clone())).expect("it has to wait");
+    let last =
+        admission.ask(board.now(), 0, SLICE, &Waker::from(woken.clone())).expect("it has to wait");
     drop(waits);
     while !woken.take() {
         assert!(board.wait());

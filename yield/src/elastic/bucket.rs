@@ -119,7 +119,10 @@ mod tests {
                 let mut bucket = Bucket::new(rate, 5);
                 let taken = drain(&mut bucket, 5, 1_000 * SECOND, slice) as f64;
                 let (least, most) = (rate * 1_000e9, rate * 1_000.25e9 + slice as f64 + 1.0);
-                assert!((least - slice as f64..=most).contains(&taken), "rate {rate}, slice {slice}: {taken}");
+                assert!(
+                    (least - slice as f64..=most).contains(&taken),
+                    "rate {rate}, slice {slice}: {taken}"
+                );
             }
         }
     }

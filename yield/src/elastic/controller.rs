@@ -159,7 +159,8 @@ mod tests {
     fn simulate(foreground: f64, waiting: bool, minutes: usize) -> Vec<f64> {
         let settings = Settings::new();
         let lag = (SPAN / STEP) as usize;
-        let (mut limit, mut busy) = (settings.baseline, std::collections::VecDeque::from(vec![false; lag]));
+        let (mut limit, mut busy) =
+            (settings.baseline, std::collections::VecDeque::from(vec![false; lag]));
         let mut limits = Vec::new();
         for _ in 0..minutes * 600 {
             busy.pop_front();
@@ -189,7 +190,8 @@ mod tests {
     fn beside_a_load_between_it_stays_about_what_is_left_over_and_swings_little() {
         for foreground in [0.3, 0.5, 0.7] {
             let (limits, free) = (simulate(foreground, true, 3), 0.95 - foreground);
-            let (least, most) = limits.iter().fold((1.0_f64, 0.0_f64), |(l, m), &x| (l.min(x), m.max(x)));
+            let (least, most) =
+                limits.iter().fold((1.0_f64, 0.0_f64), |(l, m), &x| (l.min(x), m.max(x)));
             assert!(least <= free && free <= most, "{least} to {most} beside {foreground}");
             // Two windows of falling: one in which the window still holds bad steps, and the step
             // that went too far.

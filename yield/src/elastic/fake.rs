@@ -55,7 +55,8 @@ impl Machine for Fake {
 
 impl Board {
     pub(super) fn new(cores: usize) -> Arc<Self> {
-        let board = Self { now: AtomicU64::new(SECOND), cores: AtomicUsize::new(cores), ..Self::default() };
+        let board =
+            Self { now: AtomicU64::new(SECOND), cores: AtomicUsize::new(cores), ..Self::default() };
         Arc::new(board)
     }
 
@@ -167,7 +168,11 @@ impl Executor {
     }
 
     /// Polls `task` once.
-    pub(super) fn poll(&self, task: Pin<&mut (impl Future<Output = ()> + ?Sized)>, waker: &Waker) -> Poll<()> {
+    pub(super) fn poll(
+        &self,
+        task: Pin<&mut (impl Future<Output = ()> + ?Sized)>,
+        waker: &Waker,
+    ) -> Poll<()> {
         self.began.set(self.now());
         with_host(self, || {
             paced_poll_begins();

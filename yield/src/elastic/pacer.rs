@@ -135,7 +135,10 @@ impl Pacer {
     /// ```
     #[track_caller]
     pub fn with_slice(slice: Duration) -> Self {
-        assert!(!slice.is_zero(), "a slice of no CPU time lets nobody do anything; 100 ms is the default");
+        assert!(
+            !slice.is_zero(),
+            "a slice of no CPU time lets nobody do anything; 100 ms is the default"
+        );
         let slice = slice.min(LONGEST_SLICE).as_nanos() as u64;
         Self { slice, countdown: AtomicU32::new(1), account: Mutex::default() }
     }
@@ -240,7 +243,8 @@ impl Pacer {
         let next = account.spend(now, spent, calls, new_poll);
         self.countdown.store(account.count, Relaxed);
         drop(account);
-        // Not under the lock: the last owner of an admission drops its `Machine`, which is not ours.
+        // Not under the lock: the last owner of an admission drops its `Machine`, which is not
+        // ours.
         if let Some((home, rest, unused_since)) = given_back.filter(|(_, rest, _)| *rest > 0) {
             home.give_back(rest, unused_since);
         }
@@ -282,7 +286,11 @@ impl Account {
     ///
     /// Returns the admission that it belonged to, and what is to be given back there: the rest of a
     /// slice that has lapsed, or that another admission granted, and since when it was not used.
-    fn settle_in(&mut self, admission: &Arc<Admission>, now: u64) -> Option<(Arc<Admission>, u64, u64)> {
+    fn settle_in(
+        &mut self,
+        admission: &Arc<Admission>,
+        now: u64,
+    ) -> Option<(Arc<Admission>, u64, u64)> {
         let at_home = self.home.as_ref().is_some_and(|home| Arc::ptr_eq(home, admission));
         if at_home && now.saturating_sub(self.looked_at) < LAPSES_AFTER {
             return None;
@@ -416,7 +424,9 @@ impl Pace<'_> {
             }
             Step::Turn(_) => {}
         }
-        let Step::Turn(turn) = &mut self.step else { unreachable!("every other step has been taken") };
+        let Step::Turn(turn) = &mut self.step else {
+            unreachable!("every other step has been taken")
+        };
         let result = Pin::new(turn).poll(cx);
         if result.is_ready() {
             self.step = Step::Call;

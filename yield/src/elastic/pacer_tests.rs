@@ -18,7 +18,14 @@ const MINUTE: u64 = 60 * SECOND;
 
 /// Does pieces of work of `chunk` nanoseconds until `until`, with a call after each, and
 /// `chunks_a_poll` of them in each poll. Adds what it has worked to `done`.
-async fn job(executor: &Executor, pacer: &Pacer, chunk: u64, chunks_a_poll: u64, until: u64, done: &Cell<u64>) {
+async fn job(
+    executor: &Executor,
+    pacer: &Pacer,
+    chunk: u64,
+    chunks_a_poll: u64,
+    until: u64,
+    done: &Cell<u64>,
+) {
     for chunks in 1.. {
         if executor.now() >= until {
             return;
@@ -38,7 +45,9 @@ fn run(settings: Settings, jobs: usize, chunk: u64, chunks_a_poll: u64) -> Vec<f
     let time = if chunk < MS { MINUTE } else { 10 * MINUTE };
     let until = executor.now() + time;
     let (done, pacers) = (vec![Cell::new(0); jobs], vec![Pacer::new(); jobs]);
-    let job = |(pacer, done)| Box::pin(job(&executor, pacer, chunk, chunks_a_poll, until, done)) as Pin<Box<_>>;
+    let job = |(pacer, done)| {
+        Box::pin(job(&executor, pacer, chunk, chunks_a_poll, until, done)) as Pin<Box<_>>
+    };
     let all_done = executor.run(pacers.iter().zip(&done).map(job).collect());
     assert!(all_done);
     done.into_iter().map(|done| done.get() as f64 / time as f64).collect()
@@ -82,7 +91,10 @@ fn time_in_polls_that_end_elsewhere_is_counted_too() {
     for (chunk, chunks_a_poll) in [(50_000, 1), (50_000, 3), (10_000, 30), (MS, 7)] {
         let done = run(Settings::fixed(0.25), 2, chunk, chunks_a_poll);
         let used = done.iter().sum::<f64>();
-        assert!((0.23..0.27).contains(&used), "{used}, with {chunks_a_poll} pieces of {chunk} ns in a poll");
+        assert!(
+            (0.23..0.27).contains(&used),
+            "{used}, with {chunks_a_poll} pieces of {chunk} ns in a poll"
+        );
     }
 }
 
@@ -128,7 +140,14 @@ fn the_limit_rises_while_jobs_wait_and_goes_back_when_they_are_done() {
     let executor = Executor::new(1, Settings::new());
     let pacer = Pacer::new();
     let until = executor.now() + 30 * SECOND;
-    assert!(executor.run(vec![Box::pin(job(&executor, &pacer, MS, u64::MAX, until, &Cell::new(0)))]));
+    assert!(executor.run(vec![Box::pin(job(
+        &executor,
+        &pacer,
+        MS,
+        u64::MAX,
+        until,
+        &Cell::new(0)
+    ))]));
     let limit = pacer.limit().expect("it has been paced");
     assert!((0.53..0.57).contains(&limit), "30 seconds, a hundredth each: {limit}");
     executor.work(10 * SECOND);
@@ -211,7 +230,10 @@ fn a_call_that_is_dropped_leaves_its_place_and_its_slice_to_the_next() {
         let before = executor.now();
         drop(first);
         while !woken[1].take() {
-            assert!(!served && executor.board.wait(), "what was the first's is the second's at once");
+            assert!(
+                !served && executor.board.wait(),
+                "what was the first's is the second's at once"
+            );
         }
         assert!(executor.poll(second.as_mut(), Waker::noop()).is_ready());
         assert!(executor.now() - before <= 10 * SECOND, "it did not wait for two");
@@ -257,13 +279,15 @@ fn a_slice_that_nobody_used_for_long_has_lapsed() {
         assert!(executor.poll(pin!(pacer.pace()), Waker::noop()).is_ready());
         executor.board.pass(20 * SECOND);
     }
-    let ready = pacers.iter().filter(|pacer| executor.poll(pin!(pacer.pace()), Waker::noop()).is_ready());
+    let ready =
+        pacers.iter().filter(|pacer| executor.poll(pin!(pacer.pace()), Waker::noop()).is_ready());
     assert_eq!(ready.count(), 1, "they share what is there now");
 }
 
 #[test]
 fn a_pacer_may_move_from_one_executor_to_another() {
-    let (here, there) = (Executor::new(1, Settings::fixed(0.01)), Executor::new(1, Settings::fixed(0.02)));
+    let (here, there) =
+        (Executor::new(1, Settings::fixed(0.01)), Executor::new(1, Settings::fixed(0.02)));
     let pacer = Pacer::new();
     assert!(here.poll(pin!(pacer.pace()), Waker::noop()).is_ready());
     assert_eq!(pacer.limit(), Some(0.01));
@@ -276,7 +300,8 @@ fn a_pacer_may_move_from_one_executor_to_another() {
 
 #[test]
 fn a_call_that_waits_may_move_from_one_executor_to_another() {
-    let (here, there) = (Executor::new(1, Settings::fixed(0.01)), Executor::new(1, Settings::fixed(0.01)));
+    let (here, there) =
+        (Executor::new(1, Settings::fixed(0.01)), Executor::new(1, Settings::fixed(0.01)));
     let _used_up = here.exhaust();
     let (pacer, woken) = (Pacer::new(), Arc::<Woken>::default());
     let mut call = pin!(pacer.pace());
@@ -326,7 +351,8 @@ fn jobs_that_share_a_pacer_use_the_limit_together() {
     let executor = Executor::new(1, Settings::fixed(0.25));
     let until = executor.now() + 10 * MINUTE;
     let (pacer, done) = (Pacer::new(), Cell::new(0));
-    let jobs = (0..5).map(|_| Box::pin(job(&executor, &pacer, MS, u64::MAX, until, &done)) as Pin<Box<_>>);
+    let jobs =
+        (0..5).map(|_| Box::pin(job(&executor, &pacer, MS, u64::MAX, until, &done)) as Pin<Box<_>>);
     assert!(executor.run(jobs.collect()));
     assert_share(&[done.get() as f64 / (10 * MINUTE) as f64], 0.25);
 }

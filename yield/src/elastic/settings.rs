@@ -41,7 +41,13 @@ impl Settings {
     /// assert_eq!(Settings::new(), Settings::default());
     /// ```
     pub const fn new() -> Self {
-        Self { target: Duration::from_millis(1), minimum: 0.05, maximum: 0.75, baseline: 0.25, delta: 0.01 }
+        Self {
+            target: Duration::from_millis(1),
+            minimum: 0.05,
+            maximum: 0.75,
+            baseline: 0.25,
+            delta: 0.01,
+        }
     }
 
     /// Sets how long paced work may keep foreground tasks waiting for a worker.
@@ -174,17 +180,27 @@ impl Settings {
         // What is not a number is in no range, and is refused.
         let in_order = minimum <= baseline && baseline <= maximum;
         let problem = if !(f64::MIN_POSITIVE..).contains(&minimum) {
-            format!("the minimum is {minimum}; paced work needs a share above zero, or it would wait for ever")
+            format!(
+                "the minimum is {minimum}; paced work needs a share above zero, or it would wait \
+                 for ever"
+            )
         } else if !(..=1.0).contains(&maximum) {
             format!("the maximum is {maximum}; there is no more than 1, which is every core")
         } else if minimum > maximum {
-            format!("the minimum is {minimum}, and the maximum {maximum}; it belongs the other way round")
+            format!(
+                "the minimum is {minimum}, and the maximum {maximum}; it belongs the other way \
+                 round"
+            )
         } else if !in_order {
-            format!("the baseline is {baseline}; it belongs between the minimum, {minimum}, and the maximum, {maximum}")
+            format!(
+                "the baseline is {baseline}; it belongs between the minimum, {minimum}, and the \
+                 maximum, {maximum}"
+            )
         } else if !(0.0..=f64::MAX).contains(&delta) {
             format!("the delta is {delta} a second; it is a share, zero or more")
         } else if target.is_zero() {
-            "the target latency is zero; every task waits a moment, so the limit would only fall".into()
+            "the target latency is zero; every task waits a moment, so the limit would only fall"
+                .into()
         } else {
             return Ok(());
         };

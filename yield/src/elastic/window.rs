@@ -77,7 +77,10 @@ mod tests {
     fn p99_of(seen: [u64; 5]) -> Option<u64> {
         let mut window = Window::default();
         window.push(0, counts([7, 0, 5, 1, 1_000_000]));
-        window.push(STEP, counts([7 + seen[0], seen[1], 5 + seen[2], 1 + seen[3], 1_000_000 + seen[4]]));
+        window.push(
+            STEP,
+            counts([7 + seen[0], seen[1], 5 + seen[2], 1 + seen[3], 1_000_000 + seen[4]]),
+        );
         window.p99()
     }
 
@@ -99,7 +102,11 @@ mod tests {
         // A long wait in the first step, and only short ones from then on.
         for step in 1..=60 {
             window.push(step * STEP, counts([step, 0, 0, 0, 1]));
-            assert_eq!(window.p99(), Some(if step <= 25 { 1_000_001 } else { 1_000 }), "step {step}");
+            assert_eq!(
+                window.p99(),
+                Some(if step <= 25 { 1_000_001 } else { 1_000 }),
+                "step {step}"
+            );
             assert!(window.snapshots.len() <= 26);
         }
     }

@@ -27,7 +27,8 @@ impl Crew {
         let mut state = self.lock();
         state.closed = true;
         let idle = std::mem::take(&mut state.idle);
-        let polls = if self.kind() == Kind::Lowered { state.jobs.drain(..).collect() } else { Vec::new() };
+        let polls =
+            if self.kind() == Kind::Lowered { state.jobs.drain(..).collect() } else { Vec::new() };
         self.publish(&state);
         drop(state);
         idle.iter().for_each(|(_, parker)| parker.unpark());
@@ -75,7 +76,10 @@ impl Crew {
     pub(crate) fn take_handles(&self) -> Vec<JoinHandle<()>> {
         let mut state = self.lock();
         let retired = std::mem::take(&mut state.retired);
-        retired.into_iter().chain(state.members.values_mut().filter_map(|member| member.handle.take())).collect()
+        retired
+            .into_iter()
+            .chain(state.members.values_mut().filter_map(|member| member.handle.take()))
+            .collect()
     }
 
     /// Returns whether this is one of the crew's threads.

@@ -65,7 +65,11 @@ impl Stepper {
         let next = match thread {
             Thread::Waits => {
                 let Some(task) = self.lowered.queue.pop_front() else { return false };
-                self.books.moves(task.id, |from| from == Place::Lowered, Place::RunningLowered(index));
+                self.books.moves(
+                    task.id,
+                    |from| from == Place::Lowered,
+                    Place::RunningLowered(index),
+                );
                 self.lowered.polls += 1;
                 Thread::Polls(task)
             }

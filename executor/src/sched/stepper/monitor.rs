@@ -82,9 +82,15 @@ impl Stepper {
     /// counted are workers that are held, which have company, and those that have been asked to
     /// retire. A poll that held its core and has returned is one more until the monitor looks.
     pub(super) fn check_workers_at_work(&self) {
-        let at_work = |worker: &&Worker| !worker.holds && !worker.recalled && !matches!(worker.state, State::Retired);
+        let at_work = |worker: &&Worker| {
+            !worker.holds && !worker.recalled && !matches!(worker.state, State::Retired)
+        };
         let at_work = self.workers.iter().filter(at_work).count();
-        assert!(at_work <= self.cores + self.returned, "{at_work} workers run tasks on {} cores", self.cores);
+        assert!(
+            at_work <= self.cores + self.returned,
+            "{at_work} workers run tasks on {} cores",
+            self.cores
+        );
     }
 
     fn count_in_use(&self) {
@@ -105,7 +111,10 @@ impl Stepper {
         let core = self.scheduler.core(index);
         assert!(core.slot.is_empty_relaxed() && core.deque_len() == 0, "something is left behind");
         let polite = &self.scheduler.polite;
-        assert!(!polite.is_armed(index) && !polite.is_interrupted(index), "a core that nobody holds may be asked");
+        assert!(
+            !polite.is_armed(index) && !polite.is_interrupted(index),
+            "a core that nobody holds may be asked"
+        );
         self.scheduler.has_returned(index);
         self.workers[index].recalled = false;
         self.workers[index].state = State::Retired;

@@ -20,8 +20,15 @@ pub(super) struct Weather {
 }
 
 impl Weather {
-    pub(super) const CALM: Self =
-        Self { push_one_in: 0, spawn: 0, yields: 0, yield_points: 10, stretches: 0, end: 40, background: 0 };
+    pub(super) const CALM: Self = Self {
+        push_one_in: 0,
+        spawn: 0,
+        yields: 0,
+        yield_points: 10,
+        stretches: 0,
+        end: 40,
+        background: 0,
+    };
 
     pub(super) fn draw(rng: &mut fastrand::Rng) -> Self {
         let mut pick = |from: [u32; 4]| from[rng.usize(..4)];

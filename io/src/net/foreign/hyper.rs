@@ -11,7 +11,11 @@ use std::task::{Context, Poll, ready};
 implement_for_streams!(Read, ReadBufCursor<'_>, Write);
 
 /// Reads into memory that may be uninitialized, for the reason that is given at tokio's traits.
-fn poll_read<T: ByteStream>(io: &Async<T>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+fn poll_read<T: ByteStream>(
+    io: &Async<T>,
+    cx: &mut Context<'_>,
+    mut buf: ReadBufCursor<'_>,
+) -> Poll<io::Result<()>> {
     // SAFETY: no byte of the room that is initialized becomes uninitialized: the room is only
     // passed to `poll_read_uninit`, which has the system write bytes there and writes nothing else.
     let room = unsafe { buf.as_mut() };

@@ -54,7 +54,11 @@ macro_rules! writes {
 /// Expands to the methods of a trait that writes. Those of tokio and of hyper have the same names.
 macro_rules! writes_as_futures {
     () => {
-        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
             futures_io::AsyncWrite::poll_write(self, cx, buf)
         }
 

@@ -27,7 +27,9 @@ pub(crate) async fn in_place(actor: &mut Actor) {
             actor.start(Fate::Finishes, async move {
                 for _ in 0..1 + random.below(8) {
                     match random.below(4) {
-                        0 => block_in_place(|| std::thread::sleep(Duration::from_micros(random.below(200)))),
+                        0 => block_in_place(|| {
+                            std::thread::sleep(Duration::from_micros(random.below(200)))
+                        }),
                         1 => block_in_place(|| (0..20).for_each(|_| std::hint::spin_loop())),
                         2 => block_in_place(|| block_in_place(|| block(&mut random))),
                         _ => block_in_place(|| block(&mut random)),
@@ -47,7 +49,12 @@ pub(crate) async fn in_place(actor: &mut Actor) {
 pub(crate) async fn jobs(actor: &mut Actor) {
     let mut tasks = Vec::new();
     for _ in 0..1 + actor.random.small(7) {
-        let fate = actor.random.pick(&[Fate::Finishes, Fate::Finishes, Fate::FinishesWithBomb, Fate::Panics]);
+        let fate = actor.random.pick(&[
+            Fate::Finishes,
+            Fate::Finishes,
+            Fate::FinishesWithBomb,
+            Fate::Panics,
+        ]);
         let (ticket, expected) = actor.ticket(fate);
         let (mut random, world) = (actor.random.child(), actor.world.clone());
         let number = actor.random.below(1 << 24) | 1 << 27;

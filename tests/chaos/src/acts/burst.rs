@@ -95,7 +95,9 @@ pub(crate) async fn join_set(actor: &mut Actor) {
             Ok(receipt) => drop_quietly(receipt),
             Err(error) => {
                 let Some(expect) = expected.remove(&error.id()) else {
-                    crate::failure::fail(&format!("a set joined a task that it did not have: {error}"))
+                    crate::failure::fail(&format!(
+                        "a set joined a task that it did not have: {error}"
+                    ))
                 };
                 if !expect.check(Err(error)) {
                     return;

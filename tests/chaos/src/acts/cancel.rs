@@ -16,7 +16,13 @@ use std::sync::Arc;
 pub(crate) async fn aborts(actor: &mut Actor) {
     let mut tasks = Vec::new();
     for _ in 0..1 + actor.random.small(15) {
-        let fate = actor.random.pick(&[Fate::Held, Fate::Held, Fate::HeldWithBomb, Fate::Finishes, Fate::Panics]);
+        let fate = actor.random.pick(&[
+            Fate::Held,
+            Fate::Held,
+            Fate::HeldWithBomb,
+            Fate::Finishes,
+            Fate::Panics,
+        ]);
         let mut random = actor.random.child();
         tasks.push(actor.start(fate, async move {
             match random.below(4) {
@@ -110,7 +116,8 @@ pub(crate) async fn destructors(actor: &mut Actor) {
     for _ in 0..1 + actor.random.small(7) {
         let other = if actor.random.once_in(2) { tasks.pop() } else { None };
         let number = actor.random.below(1 << 24) | 1 << 26;
-        let meddler = Meddler { world: actor.world.clone(), random: actor.random.child(), number, other };
+        let meddler =
+            Meddler { world: actor.world.clone(), random: actor.random.child(), number, other };
         tasks.push(actor.start(Fate::Held, async move {
             let _meddler = meddler;
             std::future::pending::<()>().await;

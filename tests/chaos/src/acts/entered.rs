@@ -33,7 +33,8 @@ pub(crate) async fn entered(actor: &mut Actor) {
         let result = elsewhere.await;
         let workers = around.handle().workers();
         ensure!(
-            result.as_ref().is_ok_and(|found| *found == workers) || around.closes() && result.is_err(),
+            result.as_ref().is_ok_and(|found| *found == workers)
+                || around.closes() && result.is_err(),
             "a task that was spawned in another runtime: {result:?}"
         );
     }
@@ -59,7 +60,10 @@ async fn pinned(actor: &mut Actor) {
                 2 => block_on(sleep(nap)),
                 _ => block_in_place(|| futures::executor::block_on(sleep(nap))),
             }
-            ensure!(Handle::current().workers() == entered.workers(), "a guard was lost on the way");
+            ensure!(
+                Handle::current().workers() == entered.workers(),
+                "a guard was lost on the way"
+            );
             if random.once_in(8) {
                 std::mem::forget(guard);
             }

@@ -26,7 +26,9 @@ pub(crate) async fn ping_pong(actor: &mut Actor) {
             }
             match returns.recv().await {
                 Ok(answer) => ensure!(answer == trip + 1, "trip {trip} was answered with {answer}"),
-                Err(_) => ensure!(world.closes(), "the other end of a channel is gone in trip {trip}"),
+                Err(_) => {
+                    ensure!(world.closes(), "the other end of a channel is gone in trip {trip}")
+                }
             }
         }
     });
@@ -48,7 +50,8 @@ pub(crate) async fn relay(actor: &mut Actor) {
         waker: Option<Waker>,
     }
     let (seats, rounds) = (2 + actor.random.small(14), 1 + actor.random.small(31));
-    let ring: Arc<Vec<_>> = Arc::new((0..seats).map(|n| Mutex::new(Seat { has_baton: n == 0, waker: None })).collect());
+    let ring: Arc<Vec<_>> =
+        Arc::new((0..seats).map(|n| Mutex::new(Seat { has_baton: n == 0, waker: None })).collect());
     let tasks = (0..seats).map(|seat| {
         let ring = ring.clone();
         actor.start(Fate::Finishes, async move {

@@ -27,7 +27,10 @@ pub(crate) async fn inner(actor: &mut Actor) {
         _ => {
             let thread = std::thread::spawn(run);
             let joined = giveway::spawn_blocking(move || thread.join().is_ok()).await;
-            ensure!(matches!(joined, Ok(true)) || actor.world.closes(), "an episode on a thread: {joined:?}");
+            ensure!(
+                matches!(joined, Ok(true)) || actor.world.closes(),
+                "an episode on a thread: {joined:?}"
+            );
         }
     }
 }

@@ -11,7 +11,11 @@ pub(crate) async fn look(actor: &mut Actor) {
         for world in [Some(&world), world.parent.as_ref()].into_iter().flatten() {
             let Some(handle) = world.try_handle() else { continue };
             let (metrics, dump) = (handle.metrics(), handle.dump());
-            ensure!(metrics.monitor_rescues == 0, "wake-ups were lost in {}\n{metrics}", world.name());
+            ensure!(
+                metrics.monitor_rescues == 0,
+                "wake-ups were lost in {}\n{metrics}",
+                world.name()
+            );
             ensure!(metrics.hand_offs() <= metrics.polls(), "more hand-offs than polls\n{metrics}");
             ensure!(dump.to_string().contains("task"), "a dump that says nothing");
             ensure!(metrics.to_string().contains("polls"), "figures that say nothing");

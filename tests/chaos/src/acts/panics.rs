@@ -27,7 +27,10 @@ pub(crate) async fn in_polls(actor: &mut Actor) {
         let number = actor.random.next();
         let nested = || giveway::block_on(async { panic_any(Told(number)) });
         let payload = catch_unwind(AssertUnwindSafe(nested)).expect_err("it panics");
-        ensure!(payload.downcast_ref() == Some(&Told(number)), "a nested panic has another's payload");
+        ensure!(
+            payload.downcast_ref() == Some(&Told(number)),
+            "a nested panic has another's payload"
+        );
     }
 }
 

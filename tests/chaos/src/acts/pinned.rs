@@ -22,7 +22,9 @@ async fn stay(mut random: Random) {
             0 => sleep(super::timers::nap(&mut random)).await,
             1 => yield_now_if_busy().await,
             2 => block_in_place(|| (0..random.below(300)).for_each(|_| std::hint::spin_loop())),
-            3 if random.once_in(8) => block_in_place(|| thread::sleep(std::time::Duration::from_micros(100))),
+            3 if random.once_in(8) => {
+                block_in_place(|| thread::sleep(std::time::Duration::from_micros(100)))
+            }
             4 => giveway::budget::consume().await,
             _ => yield_now().await,
         }

@@ -36,7 +36,11 @@ fn byte(at: usize) -> u8 {
 }
 
 /// Writes `total` bytes in pieces.
-async fn write_all(stream: &mut (impl AsyncWriteExt + Unpin), random: &mut Random, total: usize) -> io::Result<()> {
+async fn write_all(
+    stream: &mut (impl AsyncWriteExt + Unpin),
+    random: &mut Random,
+    total: usize,
+) -> io::Result<()> {
     let mut at = 0;
     while at < total {
         let piece: Vec<u8> = (at..total.min(at + 1 + random.small(8_191))).map(byte).collect();
@@ -47,7 +51,10 @@ async fn write_all(stream: &mut (impl AsyncWriteExt + Unpin), random: &mut Rando
 }
 
 /// Reads to the end, in pieces, and checks every byte. Returns the number of bytes.
-async fn read_all(stream: &mut (impl AsyncReadExt + Unpin), random: &mut Random) -> io::Result<usize> {
+async fn read_all(
+    stream: &mut (impl AsyncReadExt + Unpin),
+    random: &mut Random,
+) -> io::Result<usize> {
     let (mut at, mut buffer) = (0, vec![0; 1 + random.small(8_191)]);
     loop {
         let read = stream.read(&mut buffer).await?;
@@ -64,7 +71,9 @@ async fn read_all(stream: &mut (impl AsyncReadExt + Unpin), random: &mut Random)
 /// Sends data through a socket pair and back, with a task at each end. The sending side is closed
 /// before the answer comes.
 pub(crate) async fn pairs(actor: &mut Actor) {
-    let Some((mut one, mut other)) = unless_closing(&actor.world, UnixStream::pair()) else { return };
+    let Some((mut one, mut other)) = unless_closing(&actor.world, UnixStream::pair()) else {
+        return;
+    };
     let total = actor.random.small(100_000);
     let (world, mut random) = (actor.world.clone(), actor.random.child());
     let there = actor.start(Fate::Finishes, async move {
@@ -90,7 +99,8 @@ pub(crate) async fn pairs(actor: &mut Actor) {
 
 async fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let (client, server) = futures::try_join!(TcpStream::connect(listener.local_addr()?), listener.accept())?;
+    let (client, server) =
+        futures::try_join!(TcpStream::connect(listener.local_addr()?), listener.accept())?;
     Ok((client, server.0))
 }
 
@@ -137,7 +147,10 @@ pub(crate) async fn faults(actor: &mut Actor) {
     match actor.random.below(5) {
         0 => {
             // The server closes with unread data: the client, which reads and writes, gets a reset.
-            let Some((mut client, server)) = unless_closing(&actor.world, connection().await) else { return };
+            let Some((mut client, server)) = unless_closing(&actor.world, connection().await)
+            else {
+                return;
+            };
             let waits = actor.start(Fate::Finishes, async move {
                 _ = client.write_all(&[1; 512]).await;
                 _ = client.read_to_end(&mut Vec::new()).await;
@@ -148,20 +161,32 @@ pub(crate) async fn faults(actor: &mut Actor) {
             waits.join().await;
         }
         1 => {
-            let refusing = TcpListener::bind("127.0.0.1:0").await.and_then(|listener| listener.local_addr());
+            let refusing =
+                TcpListener::bind("127.0.0.1:0").await.and_then(|listener| listener.local_addr());
             let Some(address) = unless_closing(&actor.world, refusing) else { return };
             // Refused, unless another process has taken the port meanwhile.
             _ = TcpStream::connect(address).await;
         }
         2 => {
-            let Some(listener) = unless_closing(&actor.world, TcpListener::bind("127.0.0.1:0").await) else { return };
-            let late = timeout(Duration::from_micros(actor.random.below(200)), listener.accept()).await;
-            ensure!(late.is_err() || actor.world.closes(), "somebody connected to a port that nobody knows");
+            let Some(listener) =
+                unless_closing(&actor.world, TcpListener::bind("127.0.0.1:0").await)
+            else {
+                return;
+            };
+            let late =
+                timeout(Duration::from_micros(actor.random.below(200)), listener.accept()).await;
+            ensure!(
+                late.is_err() || actor.world.closes(),
+                "somebody connected to a port that nobody knows"
+            );
         }
         3 => {
             // Reads are dropped by a timeout and started anew: no data may be lost.
-            let Some((one, mut other)) = unless_closing(&actor.world, UnixStream::pair()) else { return };
-            let (world, mut random, total) = (actor.world.clone(), actor.random.child(), actor.random.small(4_000));
+            let Some((one, mut other)) = unless_closing(&actor.world, UnixStream::pair()) else {
+                return;
+            };
+            let (world, mut random, total) =
+                (actor.world.clone(), actor.random.child(), actor.random.small(4_000));
             let reader = actor.start(Fate::Finishes, async move {
                 let (mut got, mut buffer) = (0, [0; 300]);
                 loop {
@@ -185,7 +210,9 @@ pub(crate) async fn faults(actor: &mut Actor) {
         }
         _ => {
             // Operations are polled once and dropped; the peer is closed by an outsider.
-            let Some((one, other)) = unless_closing(&actor.world, UnixStream::pair()) else { return };
+            let Some((one, other)) = unless_closing(&actor.world, UnixStream::pair()) else {
+                return;
+            };
             _ = (&one).read(&mut [0; 8]).now_or_never();
             _ = one.readable().now_or_never();
             actor.world.outsiders.clone().run(&mut actor.random, move || drop(other));
@@ -202,7 +229,11 @@ pub(crate) async fn crowd(actor: &mut Actor) {
     let mut tasks = Vec::new();
     if actor.random.once_in(2) {
         // Few and small datagrams, so that the system drops none.
-        let sockets = futures::future::try_join(UdpSocket::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0")).await;
+        let sockets = futures::future::try_join(
+            UdpSocket::bind("127.0.0.1:0"),
+            UdpSocket::bind("127.0.0.1:0"),
+        )
+        .await;
         let Some((one, other)) = unless_closing(&actor.world, sockets) else { return };
         let Some(target) = unless_closing(&actor.world, other.local_addr()) else { return };
         let other = Arc::new(other);

@@ -23,11 +23,18 @@ async fn one(mut random: Random) {
     let deadline = Instant::now() + nap;
     match random.below(8) {
         0 => {
-            let mut many: Vec<_> = (0..random.small(63)).map(|_| sleep(Duration::from_secs(3_600))).collect();
+            let mut many: Vec<_> =
+                (0..random.small(63)).map(|_| sleep(Duration::from_secs(3_600))).collect();
             many.iter_mut().filter(|_| random.once_in(2)).for_each(|far| _ = far.now_or_never());
         }
-        1 => ensure!(timeout(nap, std::future::pending::<()>()).await.is_err(), "what never ends has ended"),
-        2 => ensure!(timeout(Duration::from_secs(3_600), async {}).await.is_ok(), "an hour has passed"),
+        1 => ensure!(
+            timeout(nap, std::future::pending::<()>()).await.is_err(),
+            "what never ends has ended"
+        ),
+        2 => ensure!(
+            timeout(Duration::from_secs(3_600), async {}).await.is_ok(),
+            "an hour has passed"
+        ),
         3 => {
             let mut far = pin!(sleep(Duration::from_secs(3_600)));
             _ = far.as_mut().now_or_never();
@@ -85,7 +92,11 @@ pub(crate) async fn moved(actor: &mut Actor) {
         1 => drop(actor.start(Fate::Finishes, wait(timer))),
         2 => actor.world.outsiders.clone().run(&mut actor.random, move || drop(timer)),
         // An executor of `futures` on an outsider drives it; this task does not wait for that.
-        3 => actor.world.outsiders.clone().run(&mut actor.random, move || futures::executor::block_on(wait(timer))),
+        3 => actor
+            .world
+            .outsiders
+            .clone()
+            .run(&mut actor.random, move || futures::executor::block_on(wait(timer))),
         4 => {
             // The runtime around this one, which may be closing.
             if let Some(parent) = actor.world.parent.clone()
@@ -93,7 +104,10 @@ pub(crate) async fn moved(actor: &mut Actor) {
             {
                 let task = handle.spawn(wait(timer));
                 let result = task.await;
-                ensure!(result.is_ok() || parent.closes(), "a timer went to another runtime and was lost: {result:?}");
+                ensure!(
+                    result.is_ok() || parent.closes(),
+                    "a timer went to another runtime and was lost: {result:?}"
+                );
             }
         }
         _ => {

@@ -21,8 +21,15 @@ async fn polite(mut random: Random, steps: usize) {
             2 => _ = futures::join!(yield_now_if_busy(), yield_now_if_busy()),
             3 if should_yield() => yield_now_if_busy().await,
             4 => budget::consume().await,
-            5 => budget::unconstrained(async { (0..200).for_each(|_| _ = budget::consume().now_or_never()) }).await,
-            6 => budget::with_budget(random.below(8) as u8, || _ = budget::consume().now_or_never()),
+            5 => {
+                budget::unconstrained(async {
+                    (0..200).for_each(|_| _ = budget::consume().now_or_never())
+                })
+                .await
+            }
+            6 => {
+                budget::with_budget(random.below(8) as u8, || _ = budget::consume().now_or_never())
+            }
             7 => (0..random.below(2_000)).for_each(|_| std::hint::spin_loop()),
             _ => yield_now_if_busy().await,
         }
@@ -130,7 +137,9 @@ pub(crate) async fn overruns(actor: &mut Actor) {
                 match random.below(4) {
                     0 => yield_now().await,
                     1 => giveway::time::sleep(Duration::from_micros(random.below(100))).await,
-                    2 if !own.start(Fate::Finishes, polite(random.child(), 3)).join().await => return,
+                    2 if !own.start(Fate::Finishes, polite(random.child(), 3)).join().await => {
+                        return;
+                    }
                     _ => polite(random.child(), 3).await,
                 }
             }
