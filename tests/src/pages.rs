@@ -4,6 +4,12 @@
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
+#[doc = include_str!("../../budget/README.md")]
+mod readme_of_the_budget {}
+
+#[doc = include_str!("../../yield/README.md")]
+mod readme_of_yield_points {}
+
 #[doc = include_str!("../../docs/architecture.md")]
 mod architecture {}
 

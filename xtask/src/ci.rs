@@ -8,7 +8,7 @@ use xshell::{Shell, cmd};
 type Step = (&'static str, fn(&Shell) -> Result<()>);
 
 /// In the order in which a fault is likely, and is found cheaply.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     ("the README's test command", readme_tests),
     ("rustfmt", |sh| Ok(cmd!(sh, "cargo fmt --all --check").run()?)),
     ("clippy", |sh| {
@@ -20,6 +20,7 @@ const STEPS: [Step; 15] = [
     ("rustdoc", rustdoc),
     ("packages", packages),
     ("features", features),
+    ("the oldest Rust", oldest_rust),
     ("examples and benches", examples),
     ("loom models", |sh| loom::run(sh, None)),
     ("mutations", |sh| mutate::run(sh, None)),
@@ -120,6 +121,31 @@ fn features(sh: &Shell) -> Result<()> {
     Ok(())
 }
 
+/// The published crates build with the Rust that their manifests name. Skipped, with a word, on a
+/// machine without that toolchain.
+fn oldest_rust(sh: &Shell) -> Result<()> {
+    let public = || workspace::public_packages();
+    let version = public().find_map(|package| package.rust_version.clone());
+    let version = version.context("a manifest names the oldest Rust")?;
+    let oldest = format!("{}.{}", version.major, version.minor);
+    if !has_toolchain(sh, &oldest) {
+        println!("skipped: there is no toolchain {oldest}");
+        return Ok(());
+    }
+    let (packages, toolchain) =
+        (public().flat_map(|package| ["-p", package.name.as_str()]), format!("+{oldest}"));
+    cmd!(sh, "cargo {toolchain} check {packages...} --all-features")
+        .env("CARGO_TARGET_DIR", soak::target_folder().join("oldest"))
+        .run()?;
+    Ok(())
+}
+
+/// Whether rustup has a toolchain whose name begins like that.
+fn has_toolchain(sh: &Shell, name: &str) -> bool {
+    let list = cmd!(sh, "rustup toolchain list").quiet().ignore_stderr().read();
+    list.is_ok_and(|list| list.lines().any(|line| line.starts_with(name)))
+}
+
 /// Every example runs, and ends by itself.
 fn examples(sh: &Shell) -> Result<()> {
     cmd!(sh, "cargo build --workspace --benches --examples").run()?;
@@ -135,9 +161,7 @@ fn examples(sh: &Shell) -> Result<()> {
 
 /// The optional part: skipped, with a word, on a machine without the toolchain.
 fn sanitizers(sh: &Shell) -> Result<()> {
-    let toolchains =
-        cmd!(sh, "rustup toolchain list").quiet().ignore_stderr().read().unwrap_or_default();
-    if !toolchains.contains("nightly") {
+    if !has_toolchain(sh, "nightly") {
         println!("skipped: there is no nightly toolchain");
         return Ok(());
     }

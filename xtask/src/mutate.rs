@@ -45,7 +45,9 @@ pub(crate) fn run(sh: &Shell, only: Option<&str>) -> Result<()> {
     }
     let folder = sh.create_temp_dir()?;
     for file in FILES.iter() {
-        sh.copy_file(root().join(file), folder.path().join(file))?;
+        let copy = folder.path().join(file);
+        sh.create_dir(copy.parent().expect("it is in the folder"))?;
+        sh.copy_file(root().join(file), copy)?;
     }
     let _dir = sh.push_dir(folder.path());
     let _flags = sh.push_env("RUSTFLAGS", "--cfg giveway_loom -A warnings");
