@@ -134,8 +134,10 @@ impl<'a> Caller<'a> {
         on_behalf(|| self.watch.lock().waiting.push((parker.clone(), verdict.clone())));
         self.shared.monitor.call();
         parker.park();
-        on_behalf(|| self.watch.lock().waiting.retain(|(_, other)| !Arc::ptr_eq(other, &verdict)));
-        verdict.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        on_behalf(|| {
+            self.watch.lock().waiting.retain(|(_, other)| !Arc::ptr_eq(other, &verdict));
+            verdict.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        })
     }
 }
 

@@ -106,6 +106,9 @@ impl Machine for Host {
     }
 
     fn on_behalf(&self, f: &mut (dyn FnMut() + Send)) {
+        // `f` may upgrade the weak reference too. The last count of the runtime is dropped here,
+        // with the user's hooks and wakers, and not by the proxy.
+        let _shared = self.shared.upgrade();
         driver::on_behalf(f);
     }
 

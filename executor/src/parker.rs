@@ -29,8 +29,8 @@ impl Elsewhere {
 pub(crate) struct Parker {
     /// The thread that parks here. Not modelled: when another thread binds itself, the one before
     /// waits here no more, and a waker that still has it wakes it without effect.
-    /// Whether the thread was woken. Set by wakers, taken by the thread, both by a swap.
     thread: Mutex<Option<thread::Thread>>,
+    /// Whether the thread was woken. Set by wakers, taken by the thread, both by a swap.
     token: AtomicBool,
     /// Where the thread waits for its token instead of here, and has to be called back from: an
     /// `Elsewhere`, or zero. Written by that thread, read by wakers behind a fence.

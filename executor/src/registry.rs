@@ -191,21 +191,24 @@ impl Registry {
     }
 
     /// Calls `f` with the tasks, like [`Self::for_each`], but releases the lock after every few of
-    /// them. However many there are, only another caller of this function waits for long. `f` says
-    /// whether it has seen a task before. Tasks that come or go meanwhile may be missed.
+    /// them. However many there are, only another caller of this function waits for long, and, if
+    /// the caller is a lowered thread, the others of its runtime. `f` says whether it has seen a
+    /// task before. Tasks that come or go meanwhile may be missed.
     pub(crate) fn for_each_patiently(&self, mut f: impl FnMut(&Meta) -> Visit + Send) {
-        let _turning = lock(&self.turning);
-        for shard in &self.shards {
-            // A bound, in case tasks come faster than they are visited.
-            let most = 2 * on_behalf(|| lock(shard).len) + AT_A_TIME;
-            for _ in 0..most.div_ceil(AT_A_TIME) {
-                if !on_behalf(|| lock(shard).visit_some(&mut f)) {
-                    break;
+        on_behalf(|| {
+            let _turning = lock(&self.turning);
+            for shard in &self.shards {
+                // A bound, in case tasks come faster than they are visited.
+                let most = 2 * lock(shard).len + AT_A_TIME;
+                for _ in 0..most.div_ceil(AT_A_TIME) {
+                    if !lock(shard).visit_some(&mut f) {
+                        break;
+                    }
+                    // Another thread may be waiting for the lock.
+                    std::thread::yield_now();
                 }
-                // Another thread may be waiting for the lock.
-                std::thread::yield_now();
             }
-        }
+        });
     }
 
     /// Returns the name of a task, if it has one and is still there.
@@ -221,6 +224,6 @@ impl Registry {
 
     /// Returns how many tasks are registered.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len).sum()
+        on_behalf(|| self.shards.iter().map(|shard| lock(shard).len).sum())
     }
 }

@@ -656,9 +656,14 @@ impl Reactor {
     /// its source.
     pub(crate) fn register(&self, fd: BorrowedFd<'_>) -> io::Result<(usize, Arc<Source>)> {
         self.check_here()?;
+        on_behalf(|| self.add(fd))
+    }
+
+    /// Adds a source and tells the kernel, which has a lock of its own around its list.
+    fn add(&self, fd: BorrowedFd<'_>) -> io::Result<(usize, Arc<Source>)> {
         // 1. Insert the source before the kernel knows of it: an event under an unknown key is
         //    dropped.
-        let (key, source) = on_behalf(|| self.lock_sources().insert())?;
+        let (key, source) = self.lock_sources().insert()?;
         self.registered.fetch_add(1, Relaxed);
         // 2. Look at the mark after the source was inserted. In the other order `close` could set
         //    the mark and go over the sources in between, and this one would stay open.
@@ -671,7 +676,9 @@ impl Reactor {
         match self.home.waiter.add(fd, key) {
             Ok(()) => Ok((key, source)),
             Err(error) => {
-                self.forget(key);
+                // No task waits for it, so nothing of the user's is dropped with it.
+                self.lock_sources().remove(key);
+                self.registered.fetch_sub(1, Relaxed);
                 Err(error)
             }
         }
@@ -683,18 +690,16 @@ impl Reactor {
         if self.birth.is_elsewhere() {
             return;
         }
-        // 1. Tell the kernel first: a key that is forgotten must bring no new events. An error
-        //    means that the user has closed the descriptor without our knowledge, and then it is
-        //    not registered.
-        let _closed = self.home.waiter.delete(fd);
-        // 2. Free the key. An event that is on its way finds nothing under it.
-        self.forget(key);
-    }
-
-    /// Removes a source.
-    fn forget(&self, key: usize) {
-        let source = on_behalf(|| self.lock_sources().remove(key));
+        let source = on_behalf(|| {
+            // 1. Tell the kernel first: a key that is forgotten must bring no new events. An error
+            //    means that the user has closed the descriptor without our knowledge, and then it
+            //    is not registered.
+            let _closed = self.home.waiter.delete(fd);
+            // 2. Free the key. An event that is on its way finds nothing under it.
+            self.lock_sources().remove(key)
+        });
         self.registered.fetch_sub(1, Relaxed);
+        // By the caller: the wakers in it are the user's code.
         drop(source);
     }
 

@@ -220,8 +220,9 @@ impl Crew {
     /// Returns whether any job, or poll, waits for a thread.
     pub(crate) fn has_queue(&self) -> bool {
         // Ordering: relaxed. It is a hint to all callers but one. The monitor that goes to sleep
-        // must not miss a job: it has the fence of `Monitor::sleep` before this load, and `submit`
-        // has the one of `Monitor::rouse` after its store.
+        // must not miss a job: it has the fence of `Monitor::sleep` before this load. A thread that
+        // queues a job and calls no other thread for it (`queue`, `take_turns`) has the fence of
+        // `Monitor::rouse` after its store.
         self.queued.load(Relaxed) > 0
     }
 
@@ -357,12 +358,11 @@ impl Crew {
 
     /// Lets one more job run than usual, until none waits. No thread has come back for a job for
     /// long, and the running jobs may wait for queued ones. Only the monitor may call this.
+    ///
+    /// A closed crew may be in the same state, because the jobs that it has accepted still run.
     pub(crate) fn relieve(&self, shared: &Arc<Shared>) {
         let mut state = self.lock();
-        if state.jobs.is_empty()
-            || state.closed
-            || self.most_running(&state) >= self.articles.most_with_relief
-        {
+        if state.jobs.is_empty() || self.most_running(&state) >= self.articles.most_with_relief {
             return;
         }
         state.relief += 1;
@@ -537,17 +537,29 @@ impl Crew {
     ///
     /// Returns none if the thread is to look for its next duty as usual, and gives the task back if
     /// the crew is closed.
-    fn take_turns(&self, me: u64, again: Runnable) -> Result<Option<Runnable>, Runnable> {
+    fn take_turns(
+        &self,
+        shared: &Shared,
+        me: u64,
+        again: Runnable,
+    ) -> Result<Option<Runnable>, Runnable> {
         let mut state = self.lock();
         if state.closed {
             return Err(again);
         }
-        // No thread is called for it: this one takes a job next, or is one too many.
-        state.jobs.push_back(again);
-        self.publish(&state);
-        if state.running > self.most_running(&state) {
+        let is_one_too_many = state.running > self.most_running(&state);
+        if is_one_too_many && !state.jobs.is_empty() {
+            // This thread is there because no other came back for those that wait (`relieve`), and
+            // the first of them has begun. The others may wait for this task, and no thread is
+            // called for it, so the monitor has to know: it may be about to sleep.
+            state.jobs.push_back(again);
+            self.publish(&state);
+            drop(state);
+            shared.monitor.rouse();
             return Ok(None);
         }
+        // Nothing else waits, or this thread would take the first job anyway.
+        state.jobs.push_back(again);
         let first = state.jobs.pop_front();
         first.iter().for_each(|job| self.begin(&mut state, me, job));
         Ok(first)
@@ -770,7 +782,7 @@ impl Crew {
         let mut next = Some(task);
         while let Some(task) = next.take() {
             let Some(again) = lowered::poll(shared, task) else { return };
-            match on_behalf(|| self.take_turns(me, again)) {
+            match on_behalf(|| self.take_turns(shared, me, again)) {
                 Ok(first) => next = first,
                 // With no lock held, and on this thread, because it may run destructors.
                 Err(again) => shared.end_lowered(again),

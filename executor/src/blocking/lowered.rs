@@ -12,7 +12,7 @@
 //! [`SLICE`], because to everything else the kernel gives way. At the gate it counts as a poll
 //! without a core (`blocking/hand_off.md`), so that the runtime does not end under it.
 
-use super::Kind;
+use super::{Kind, proxy};
 use crate::host::{NEVER, NOBODY, NOTHING, ticket};
 use crate::os::thread_time;
 use crate::runtime::{Phase, Shared, context};
@@ -52,14 +52,15 @@ pub(super) fn poll(shared: &Arc<Shared>, task: Runnable) -> Option<Runnable> {
         shared.send_back(task);
         return None;
     }
-    let began = thread_time();
+    let (began, watched) = (thread_time(), proxy::watched());
     let again = poll_now(shared, task, site.is_some());
     let took = thread_time().zip(began).map(|(now, began)| now.saturating_sub(began));
     if let Some(took) = took {
         shared.meter.count_lowered(took);
     }
     if let (Some(site), Some(took)) = (site, took) {
-        POLLS.learn(site, took > LONG_POLL);
+        // A worker would not have had to wait for the proxy.
+        POLLS.learn(site, took.saturating_sub(proxy::watched() - watched) > LONG_POLL);
     }
     again
 }
@@ -109,8 +110,8 @@ impl<'a> Slice<'a> {
 
     /// Returns whether the poll has had its time, or the runtime closes.
     ///
-    /// If no other task is queued this one is polled again at once. It is asked all the same,
-    /// because it may have been aborted.
+    /// If no other task is queued this one is polled again at once (`Crew::take_turns`). It is
+    /// asked all the same, because it may have been aborted.
     fn is_over(&self) -> bool {
         let (shared, now) = (self.shared, self.shared.now());
         if self.pace.ran_out() {

@@ -19,11 +19,22 @@ use std::thread::JoinHandle;
 #[cfg(not(all(test, giveway_loom)))]
 const LOOK_FOR: std::time::Duration = std::time::Duration::from_micros(30);
 
+thread_local! {
+    /// How long this thread has watched for the ends of its calls, in nanoseconds.
+    static WATCHED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns how much of its CPU time this thread has spent watching for the ends of its calls, in
+/// nanoseconds.
+pub(super) fn watched() -> u64 {
+    WATCHED.get()
+}
+
 /// The proxy of a runtime's lowered threads.
 #[derive(Default)]
 pub(crate) struct Proxy {
-    /// Locked only by threads of normal priority: a thread that is about to be lowered, and the
-    /// proxy itself.
+    /// Locked by a thread that is about to be lowered, by the proxy itself, and, when no lowered
+    /// thread is left, by the thread that drops the runtime.
     state: Mutex<State>,
 }
 
@@ -163,6 +174,9 @@ impl Call {
             while !self.done.load(Relaxed) && start.elapsed() < LOOK_FOR {
                 std::hint::spin_loop();
             }
+            // The thread may have had no CPU for some of the time.
+            let watched = start.elapsed().min(LOOK_FOR).as_nanos() as u64;
+            WATCHED.set(WATCHED.get() + watched);
         }
     }
 }

@@ -257,8 +257,13 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 /// wait for a thread, perhaps for each other.
 fn serve_the_last(shared: &Arc<Shared>) {
     let (parker, mut ready) = (&shared.monitor.parker, Vec::new());
+    let mut relief = Relief::default();
+    let mut jobs_wait = || {
+        relief.look(shared, Instant::now());
+        grow_crews(shared) || Relief::is_due(shared)
+    };
     while shared.gate.phase() != Phase::Terminated {
-        let jobs_wait = grow_crews(shared);
+        let jobs_wait = jobs_wait();
         let mut turn = Ok(Turn::Taken);
         parker.park_elsewhere(Elsewhere::Turn, |has_token| {
             let wait = if jobs_wait { Wait::Not } else { Wait::Unless(has_token) };
@@ -275,7 +280,7 @@ fn serve_the_last(shared: &Arc<Shared>) {
     }
     while !shared.crews().iter().all(|crew| crew.is_drained()) {
         // The runtime is terminated, but the jobs that were accepted still run.
-        if grow_crews(shared) {
+        if jobs_wait() {
             parker.park_until(Instant::now() + LOOK_AT_IO_EVERY);
         } else {
             // The thread that takes the last job calls.
@@ -345,9 +350,6 @@ fn watch(shared: &Arc<Shared>) {
             // nothing is stuck, and no poll is asked to return any more.
             polls.all_over(shared, now);
             shared.scheduler.set_stuck(false);
-            for core in 0..shared.posts.len() {
-                shared.scheduler.has_returned(core);
-            }
         } else if work_waits {
             // They have rested for long, but work waits for a wake-up that may be lost.
             monitor.parker.park_until(now + rescue::LOOK_AGAIN_AFTER);

@@ -4,7 +4,7 @@
 use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::blocking::Loan;
 use crate::runtime::Shared;
-use crate::sites::POLLS;
+use crate::sites::{LONG_CALL, POLLS};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::{Duration, Instant};
@@ -159,7 +159,12 @@ impl Polls {
             match loan {
                 Some(loan) => {
                     self.seen[index].holds = false;
-                    shared.offer(index, loan);
+                    // Another call may have cut the pause since the last look short.
+                    let length = now - self.seen[index].began;
+                    match LONG_CALL.checked_sub(length) {
+                        None | Some(Duration::ZERO) => shared.offer(index, loan),
+                        Some(left) => self.look_soon(left),
+                    }
                 }
                 None => {
                     self.same_poll(shared, index, running, now);
@@ -179,9 +184,20 @@ impl Polls {
         any_full
     }
 
-    /// Ends what was begun for the polls that were seen: no worker is in a poll any more.
+    /// Ends what was begun for the polls that were seen, and takes back requests that came too late
+    /// for any poll: all workers were idle a moment ago.
     pub(super) fn all_over(&mut self, shared: &Arc<Shared>, now: Instant) {
-        (0..self.seen.len()).for_each(|index| self.over(shared, index, now));
+        for (index, core) in shared.scheduler.cores().iter().enumerate() {
+            self.over(shared, index, now);
+            // A worker may begin a poll at any moment, and that poll may be asked to return. If all
+            // workers are idle after the tick was read, the poll with this tick is over.
+            let last = core.polling();
+            // Ordering: SeqCst fence, without a partner: it keeps the two reads in this order.
+            fence(SeqCst);
+            if super::all_idle(shared) {
+                shared.scheduler.take_request_back(index, last);
+            }
+        }
     }
 
     /// Reports what is known by now: the monitor looks no more.
@@ -237,8 +253,8 @@ impl Polls {
         } else if seen.asked.is_some() || !running {
             // The poll does not hear, because it has no yield points, or it was over already when
             // it was asked. The request is taken back, because it makes every yield point of the
-            // runtime look closer.
-            shared.scheduler.has_returned(index);
+            // runtime look closer. A request to a poll that has begun since then stands.
+            shared.scheduler.take_request_back(index, seen.poll);
             let computes = || had_since().is_none_or(|had| had >= UNPROVEN.enough_to_hear);
             if seen.asked.is_some() && running && !seen.deaf && computes() {
                 overrun(shared, index, seen.poll);

@@ -510,6 +510,7 @@ impl Shared {
         let taken = post.lease.take(loan);
         if taken {
             post.end();
+            post.end_unproven(self.scheduler.core(core).polling());
             self.meter.paced.ends(core, 0);
             self.scheduler.has_returned(core);
             self.gate.core_held(core);

@@ -358,7 +358,8 @@ fn drop_unattended(shared: &Arc<Shared>) {
     // one.
     let _inside = context::Entered::new(shared.clone());
     shared.registry.for_each(Meta::wake);
-    while let Some(task) = shared.scheduler.take_any() {
+    // Taken on behalf of this thread, and dropped by it, because destructors run.
+    while let Some(task) = on_behalf(|| shared.scheduler.take_any()) {
         drop(task);
     }
     // The last worker may be asleep, waiting for one of these tasks.

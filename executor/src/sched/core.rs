@@ -271,6 +271,15 @@ impl<T: PointerSized> Remote<T> {
         self.return_asked.load(Relaxed) != 0 && self.return_asked.swap(0, Acquire) != 0
     }
 
+    /// Forgets the request that was made of the poll with this tick. Returns true if it was there.
+    ///
+    /// The monitor calls this for a poll that it has seen. If that poll has ended meanwhile, a
+    /// request that stands now is for another poll, which is to hear it.
+    pub(super) fn take_request_back(&self, tick: u32) -> bool {
+        // Ordering: relaxed; the monitor reads nothing because of it.
+        tick != 0 && self.return_asked.compare_exchange(tick, 0, Relaxed, Relaxed).is_ok()
+    }
+
     /// Notes that the holder starts a poll.
     #[inline]
     pub(crate) fn begin_poll(&self, tick: u32) {

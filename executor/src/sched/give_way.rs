@@ -169,10 +169,8 @@ impl<T: PointerSized> Scheduler<T> {
         }
     }
 
-    /// Forgets the request to return, and returns whether there was one.
-    ///
-    /// Called by the core's holder when a poll is over. Called also by the monitor, if it asked too
-    /// late or the poll does not answer: what the request was about may then still wait.
+    /// Forgets the request to return, and returns whether there was one. Called by the core's
+    /// holder when a poll is over.
     #[inline]
     pub(crate) fn has_returned(&self, core: usize) -> bool {
         let asked = self.core(core).take_return_asked();
@@ -180,6 +178,15 @@ impl<T: PointerSized> Scheduler<T> {
             self.idle.attract();
         }
         asked
+    }
+
+    /// Forgets the request to return that was made of the poll with this tick. Called by the
+    /// monitor, if the request came too late or the poll does not answer: what it was about may
+    /// then still wait.
+    pub(crate) fn take_request_back(&self, core: usize, tick: u32) {
+        if self.core(core).take_request_back(tick) {
+            self.idle.attract();
+        }
     }
 
     /// Makes the look of a yield point for a caller that only asks. Returns true if work waits.

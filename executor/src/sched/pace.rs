@@ -7,7 +7,8 @@
 //!
 //! Each core looks at the queues by itself, once in an interval. The reactor is there once, and one
 //! look at it serves all cores: it is due when *no* thread has looked for a tenth of the interval.
-//! So ready I/O is noticed ten times as soon, and the cost does not grow with the number of cores.
+//! So ready I/O is noticed ten times as soon, and however many cores there are, one of them makes a
+//! look each time. (A look reads two words for each core: the first deadlines of the timers.)
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -421,6 +421,27 @@ fn a_pinned_push_to_a_worker_that_is_awake_needs_no_lock_of_the_idle_set() {
     });
 }
 
+/// The monitor saw a poll that did not answer. Before it takes its request back, that poll ends,
+/// another begins, and a pinned push asks it.
+#[test]
+fn the_monitor_leaves_a_request_that_is_not_its_own() {
+    let (scheduler, cores) = with_queued(2, 1);
+    let asks = || scheduler.idle.idle_hint().load(Relaxed) <= 0;
+    let _ = scheduler.idle.count_out(1, false);
+    cores[0].advance_tick();
+    scheduler.begin_poll(&cores[0], Source::Queue, false, false);
+    let seen = scheduler.core(0).polling();
+    scheduler.ask_to_return(0, seen);
+    assert!(scheduler.has_returned(0));
+    cores[0].advance_tick();
+    scheduler.begin_poll(&cores[0], Source::Queue, false, false);
+    assert!(scheduler.push_pinned(0, Box::new(1)).is_none());
+    scheduler.take_request_back(0, seen);
+    assert!(asks(), "the yield points of the new poll look");
+    scheduler.take_request_back(0, scheduler.core(0).polling());
+    assert!(!asks());
+}
+
 #[test]
 fn nobody_but_the_home_thread_takes_from_an_inbox() {
     let (scheduler, cores) = with_queued(2, 0);

@@ -184,10 +184,11 @@ impl Worker {
         self.core().manners().set_pinned(meta.is_pinned());
         scheduler.begin_poll(self.core(), source, background, swapped);
         // 2. No idle worker can run what is in the inbox, so a polite task has to give way to it
-        // beside an idle worker too: its first yield point asks. Every poll looks anew. The request
-        // of a push is for the poll that goes on, and that poll, or the monitor, may have taken it
-        // back. `has_returned` (step 9) came before this look, so it sees what was pushed before
-        // the request.
+        // beside an idle worker too: its first yield point asks. Every poll looks anew, because the
+        // request of a push is for the poll that goes on, which may have ended without an answer.
+        // `has_returned` (step 9), which took that request back, came before this look, so the look
+        // sees what was pushed before the request. If the monitor took it back, from a poll that
+        // did not answer, nothing orders the two, and the monitor's next request is 10 ms away.
         if scheduler.has_pinned(self.core()) {
             giveway_yield::host::ask_once();
         }

@@ -159,12 +159,12 @@ impl Job {
 
     fn answer(&self, answer: io::Result<Vec<SocketAddr>>) {
         // 1. Publish the answer. A poll from now on takes it.
-        let (waker, awaited) = {
+        let (waker, awaited) = on_behalf(|| {
             let mut slot = lock(&self.slot);
             slot.answered = true;
             slot.answer = Some(answer);
             (slot.waker.take(), slot.awaited.take())
-        };
+        });
         // 2. Wake the task. A panic of the waker is caught: this thread has other names to look up.
         wake_all(&mut Vec::from_iter(waker));
         // 3. Only then take the look-up off the reactor's count. In another order a check for

@@ -1,9 +1,10 @@
 //! The end of a crew: jobs that were accepted run, unless the shutdown gives up on them. See
 //! `runtime/shutdown.md`.
 
-use super::{Crew, Kind, State, Work};
+use super::{Crew, Kind, State, Unserved, Work};
 use crate::runtime::{Shared, wait_while};
 use crate::task::Runnable;
+use giveway_io::driver::on_behalf;
 use std::sync::Arc;
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
@@ -35,7 +36,7 @@ impl Crew {
         polls
     }
 
-    /// Returns whether no job is left to begin, and none will come.
+    /// Returns whether no job is left to begin, and none will come. The monitor calls it.
     pub(crate) fn is_drained(&self) -> bool {
         self.lock().is_drained()
     }
@@ -55,6 +56,13 @@ impl Crew {
     /// Cancels the jobs that no thread has taken, after [`Self::close`]. Returns what was left
     /// before that.
     pub(crate) fn give_up(&self, shared: &Arc<Shared>) -> Left {
+        let (left, unserved) = on_behalf(|| self.take_the_rest(shared));
+        // On this thread, because it runs destructors.
+        self.refuse(shared, unserved);
+        left
+    }
+
+    fn take_the_rest(&self, shared: &Arc<Shared>) -> (Left, Option<Unserved>) {
         let mut state = self.lock();
         let left = state.left(self.kind());
         let given_up = std::mem::take(&mut state.jobs);
@@ -65,11 +73,7 @@ impl Crew {
         drop(state);
         // The monitor may wait for the queue to be empty.
         shared.monitor.call();
-        if let Some(number) = one_more {
-            let unserved = self.start(shared, number);
-            self.refuse(shared, unserved);
-        }
-        left
+        (left, one_more.and_then(|number| self.start(shared, number)))
     }
 
     /// Takes the handles of all threads, for a caller that waits for their end.
@@ -84,10 +88,12 @@ impl Crew {
 
     /// Returns whether this is one of the crew's threads.
     pub(crate) fn has(&self, thread: ThreadId) -> bool {
-        let state = self.lock();
-        state.members.values().any(|member| member.thread == Some(thread))
-            // It is in the destructors of its thread-locals.
-            || state.retired.iter().any(|handle| handle.thread().id() == thread)
+        on_behalf(|| {
+            let state = self.lock();
+            state.members.values().any(|member| member.thread == Some(thread))
+                // It is in the destructors of its thread-locals.
+                || state.retired.iter().any(|handle| handle.thread().id() == thread)
+        })
     }
 }
 
