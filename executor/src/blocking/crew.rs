@@ -329,13 +329,12 @@ impl Crew {
         let mut state = self.lock();
         let room = self.most_running(&state).saturating_sub(state.job_threads());
         let some = (state.job_threads() / 4 + 1).min(room).min(state.jobs.len());
-        if state.jobs.is_empty() || room == 0 && state.idle.is_empty() {
+        let all_run = state.running >= self.most_running(&state);
+        if state.jobs.is_empty() || all_run || room == 0 && state.idle.is_empty() {
             // Nothing waits, or there are as many threads as there may be, and one that is done
             // with a job takes the next.
             self.stalled.store(false, Relaxed);
-        } else if state.running < self.most_running(&state)
-            && let Some((_, parker)) = state.idle.pop()
-        {
+        } else if let Some((_, parker)) = state.idle.pop() {
             parker.unpark();
         }
         let numbers: Vec<_> = (0..some).map(|_| state.reserve()).collect();
