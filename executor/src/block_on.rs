@@ -1,7 +1,7 @@
 //! Running a future on a thread of the user's, or inside of a task.
 
 use crate::deadlock;
-use crate::host::Caller;
+use crate::host::BlockOnHost;
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared, Waiter, context};
 use crate::sched::Yielded;
@@ -49,7 +49,7 @@ pub(crate) fn block_on<F: Future>(
     let (parker, waker) = CACHED.try_with(RefCell::take).ok().flatten().unwrap_or_else(new_parker);
     let mut cx = Context::from_waker(&waker);
     let (caller, watched, fatal) =
-        (Caller::new(shared), deadlock::Caller::new(shared), Waiter::new(shared));
+        (BlockOnHost::new(shared), deadlock::Caller::new(shared), Waiter::new(shared));
     let park = || match &watched {
         Some(watched) => watched.park(&parker),
         None => {
@@ -79,7 +79,7 @@ pub(crate) fn block_on<F: Future>(
                     // 3. Giving way comes before parking: the yield point that asked has woken the
                     // future.
                     if caller.asked() {
-                        give_way(shared);
+                        wait_in_yield_queue(shared);
                         continue;
                     }
                     // 4. A verdict is believed only after one more poll, and if the future was not
@@ -105,10 +105,10 @@ pub(crate) fn block_on<F: Future>(
 /// Waits in the yield queue until a worker takes the entry. The whole future gives way: it is not
 /// polled meanwhile, whatever else it waits for.
 #[cold]
-fn give_way(shared: &Arc<Shared>) {
+fn wait_in_yield_queue(shared: &Arc<Shared>) {
     let (turn, waker) = new_parker();
     shared.meter.yield_point_outside(true);
-    shared.push_yielded(Yielded::Thread(waker));
+    shared.push_to_yield_queue(Yielded::Thread(waker));
     // Closing wakes the threads in the queue, under its lock, after the gate is closed. If that has
     // passed before the push, the lock makes the closed gate visible here.
     if shared.gate.phase() == Phase::Open {

@@ -56,7 +56,7 @@ impl Watch {
     /// can. Returns true if another look should follow soon. The monitor calls this when every
     /// worker is idle.
     pub(crate) fn look(&self, shared: &Shared) -> bool {
-        if shared.reactor.is_waited_for() || shared.crews().iter().any(|crew| crew.has_jobs()) {
+        if shared.reactor.is_waited_for() || shared.pools().iter().any(|pool| pool.has_jobs()) {
             return false;
         }
         // The ticks of all polls so far, in one number: it changes with every poll.

@@ -2,7 +2,7 @@
 
 use crate::metrics::Tally;
 use crate::runtime::{MAX_WORKERS, Phase, Shared};
-use crate::sched::{Due, Manners, Outside, Pace, Settings, Way};
+use crate::sched::{Due, LookTimer, Outside, PollState, Settings, Way};
 use crate::task::YieldNowIfBusy;
 use crate::worker::{Hold, Worker};
 use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_host};
@@ -102,8 +102,9 @@ impl Worker {
     /// cutting budgets short.
     pub(crate) fn with_yield_points<R>(&self, f: impl FnOnce() -> R) -> R {
         #[cfg(not(all(test, giveway_loom)))]
-        let f =
-            || giveway_budget::with_interrupt(self.shared().scheduler.polite.flag(self.index()), f);
+        let f = || {
+            giveway_budget::with_interrupt(self.shared().scheduler.interrupts.flag(self.index()), f)
+        };
         with_host(self, f)
     }
 
@@ -155,7 +156,9 @@ impl Outside for Worker {
 impl Host for Worker {
     fn signs(&self) -> Signs<'_> {
         match self.hold() {
-            Hold::Core => signs(self.shared(), Some(self.index()), &self.core().manners().pace),
+            Hold::Core => {
+                signs(self.shared(), Some(self.index()), &self.core().poll_state().look_timer)
+            }
             Hold::Lent(_) | Hold::Lost(_) => Signs {
                 idle: &NOBODY,
                 asked: &ALWAYS,
@@ -166,7 +169,7 @@ impl Host for Worker {
     }
 
     fn work_waits(&self) -> bool {
-        if self.shared().birth.is_elsewhere() {
+        if self.shared().process.in_forked_child() {
             return false;
         }
         match self.hold() {
@@ -184,7 +187,7 @@ impl Host for Worker {
     }
 
     fn give_way(&self) -> Option<Ticket> {
-        if self.shared().birth.is_elsewhere() {
+        if self.shared().process.in_forked_child() {
             // What was asked of this poll was asked in the parent. In the child no thread would
             // come back to it.
             return None;
@@ -200,14 +203,14 @@ impl Host for Worker {
             Tally::count(&self.tally().yields_declined);
             return None;
         };
-        self.core().manners().ask(way);
+        self.core().poll_state().ask(way);
         Some(self.ticket(self.core().tick()))
     }
 
     fn take_back(&self, ticket: Ticket) -> bool {
         match self.hold() {
             Hold::Core if ticket == self.ticket(self.core().tick()) => {
-                self.core().manners().take_back()
+                self.core().poll_state().take_back()
             }
             Hold::Lost(_) if ticket == self.ticket(self.tick_away()) => self.take_back_away(),
             _ => return false,
@@ -217,7 +220,7 @@ impl Host for Worker {
 
     fn paced(&self) -> Option<Paced> {
         let (shared, now) = (self.shared(), self.shared().now());
-        if shared.birth.is_elsewhere() {
+        if shared.process.in_forked_child() {
             return None;
         }
         Some(Paced::new(shared.elastic.admission(shared), now, self.spent(now)))
@@ -233,27 +236,27 @@ static NO_COUNT: AtomicU32 = AtomicU32::new(0);
 /// Returns what the yield points of a worker look at, or those of a thread that is no worker and is
 /// never asked.
 #[cfg(not(all(test, giveway_loom)))]
-fn signs<'a>(shared: &'a Shared, worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
+fn signs<'a>(shared: &'a Shared, worker: Option<usize>, look_timer: &'a LookTimer) -> Signs<'a> {
     let scheduler = &shared.scheduler;
     Signs {
         idle: scheduler.idle.idle_hint(),
-        asked: worker.map_or(&NEVER, |worker| scheduler.polite.flag(worker)),
+        asked: worker.map_or(&NEVER, |worker| scheduler.interrupts.flag(worker)),
         queued: scheduler.injector.lengths(),
-        countdown: pace.countdown(),
+        countdown: look_timer.countdown(),
     }
 }
 
 /// Returns the same without the queues: the models have no yield points of other crates.
 #[cfg(all(test, giveway_loom))]
-fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, pace: &'a Pace) -> Signs<'a> {
+fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, look_timer: &'a LookTimer) -> Signs<'a> {
     let idle = shared.scheduler.idle.idle_hint();
-    Signs { idle, asked: &NEVER, queued: [&NOTHING, &NOTHING], countdown: pace.countdown() }
+    Signs { idle, asked: &NEVER, queued: [&NOTHING, &NOTHING], countdown: look_timer.countdown() }
 }
 
 /// A thread in `block_on`. It holds no core and is never interrupted, so it looks for itself.
-pub(crate) struct Caller<'a> {
+pub(crate) struct BlockOnHost<'a> {
     shared: &'a Arc<Shared>,
-    manners: Manners,
+    poll_state: PollState,
     /// The number of the poll that goes on.
     poll: Cell<u64>,
     /// Tells the tickets of this caller from those of others, once it has made one.
@@ -263,12 +266,12 @@ pub(crate) struct Caller<'a> {
     paced_since: Cell<Option<u64>>,
 }
 
-impl<'a> Caller<'a> {
+impl<'a> BlockOnHost<'a> {
     pub(crate) fn new(shared: &'a Arc<Shared>) -> Self {
-        let manners = Manners::new(Settings::default().wide_look_interval);
+        let poll_state = PollState::new(Settings::default().wide_look_interval);
         Self {
             shared,
-            manners,
+            poll_state,
             poll: Cell::new(0),
             number: OnceCell::new(),
             paced_since: Cell::new(None),
@@ -277,7 +280,7 @@ impl<'a> Caller<'a> {
 
     pub(crate) fn begin_poll(&self) {
         self.poll.set(self.poll.get() + 1);
-        self.manners.begin_poll(false, false);
+        self.poll_state.begin_poll(false, false);
         if self.paced_since.get().is_some() {
             self.paced_since.set(Some(self.shared.now()));
             paced_poll_begins();
@@ -286,7 +289,7 @@ impl<'a> Caller<'a> {
 
     /// Returns whether the poll that has returned is to give way.
     pub(crate) fn asked(&self) -> bool {
-        self.manners.asked().is_some()
+        self.poll_state.asked().is_some()
     }
 
     /// Returns whether work waits that the thread should give way to.
@@ -294,13 +297,13 @@ impl<'a> Caller<'a> {
         let (shared, scheduler) = (self.shared, &self.shared.scheduler);
         // After the runtime is closed, and in the child of a fork, no worker would wake this thread
         // again.
-        if shared.gate.phase() != Phase::Open || shared.birth.is_elsewhere() {
+        if shared.gate.phase() != Phase::Open || shared.process.in_forked_child() {
             return false;
         }
-        let pace = &self.manners.pace;
-        let due = pace.ran_out() && pace.due(shared.now(), None) == Due::Everything;
+        let look_timer = &self.poll_state.look_timer;
+        let due = look_timer.ran_out() && look_timer.due(shared.now(), None) == Due::Everything;
         !scheduler.injector.is_empty()
-            || (due | self.manners.take_unanswered()) && scheduler.work_waits()
+            || (due | self.poll_state.take_unanswered()) && scheduler.work_waits()
     }
 
     fn ticket(&self) -> Ticket {
@@ -311,9 +314,9 @@ impl<'a> Caller<'a> {
     }
 }
 
-impl Host for Caller<'_> {
+impl Host for BlockOnHost<'_> {
     fn signs(&self) -> Signs<'_> {
-        signs(self.shared, None, &self.manners.pace)
+        signs(self.shared, None, &self.poll_state.look_timer)
     }
 
     fn work_waits(&self) -> bool {
@@ -321,7 +324,7 @@ impl Host for Caller<'_> {
         if waits {
             // The look may have been the only one for a while. The next yield point has to come to
             // the same answer.
-            self.manners.look_again();
+            self.poll_state.look_again();
         } else {
             self.shared.meter.yield_point_outside(false);
         }
@@ -333,21 +336,21 @@ impl Host for Caller<'_> {
             self.shared.meter.yield_point_outside(false);
             return None;
         }
-        self.manners.ask(Way::Park);
+        self.poll_state.ask(Way::Park);
         Some(self.ticket())
     }
 
     fn take_back(&self, ticket: Ticket) -> bool {
         let this_poll = ticket == self.ticket();
         if this_poll {
-            self.manners.take_back();
+            self.poll_state.take_back();
         }
         this_poll
     }
 
     fn paced(&self) -> Option<Paced> {
         let now = self.shared.now();
-        if self.shared.birth.is_elsewhere() {
+        if self.shared.process.in_forked_child() {
             return None;
         }
         let spent =

@@ -70,6 +70,7 @@
 
 mod block_on;
 mod blocking;
+mod call_sites;
 mod deadlock;
 pub mod elastic;
 #[cfg(feature = "macros")]
@@ -88,7 +89,6 @@ mod pinned;
 mod registry;
 mod runtime;
 mod sched;
-mod sites;
 mod stopwatch;
 mod sync;
 pub mod task;

@@ -10,7 +10,7 @@
 use crate::monitor::{Aside, Monitor};
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Gate, Phase};
-use crate::sched::{CountedOut, IdleSet, PoliteSet, Queued, YieldQueue, Yielded};
+use crate::sched::{CountedOut, IdleSet, Interrupts, Queued, YieldQueue, Yielded};
 use crate::sync::{AtomicBool, AtomicUsize, model, thread};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ struct Runtime {
     // The real queue: its ring is a lock and a length, both of which loom sees.
     yielded: YieldQueue<usize>,
     idle: IdleSet,
-    polite: PoliteSet,
+    interrupts: Interrupts,
     parkers: Vec<Parker>,
 }
 
@@ -60,7 +60,7 @@ impl Runtime {
             queue: StubQueue::new(),
             yielded: YieldQueue::new(),
             idle: IdleSet::new(workers, 0),
-            polite: PoliteSet::new(workers, || 0),
+            interrupts: Interrupts::new(workers, || 0),
             parkers,
         })
     }
@@ -68,7 +68,7 @@ impl Runtime {
     /// Pushes and announces as `Scheduler::announce` does, with every worker awake.
     fn push_and_interrupt(&self) {
         self.queue.push();
-        assert_eq!(self.idle.announce(|| self.polite.interrupt_some()), None);
+        assert_eq!(self.idle.announce(|| self.interrupts.raise_some()), None);
     }
 
     /// Parks a worker until it is woken.
@@ -79,7 +79,7 @@ impl Runtime {
 
     fn arm_and_look(&self, core: usize) -> bool {
         // Arms a core, and looks for work behind the fence of that.
-        self.polite.arm(core);
+        self.interrupts.arm(core);
         !self.queue.is_empty()
     }
 
@@ -306,7 +306,7 @@ fn monitor_against_rouse() {
 /// A core turns polite while another thread pushes work and no worker is idle. The core sees the
 /// work when it looks, or is asked to give way.
 ///
-/// Red without the fence in `PoliteSet::arm`, without the one in `announce`, and without the look
+/// Red without the fence in `Interrupts::arm`, without the one in `announce`, and without the look
 /// after arming.
 #[test]
 fn interrupt_against_yield_point() {
@@ -319,7 +319,7 @@ fn interrupt_against_yield_point() {
         let saw_work = runtime.arm_and_look(0);
         pusher.join().unwrap();
         assert!(
-            saw_work || runtime.polite.is_interrupted(0),
+            saw_work || runtime.interrupts.is_raised(0),
             "the next yield point goes on beside queued work"
         );
     });
@@ -335,7 +335,7 @@ fn interrupt_against_yield_point() {
 fn interrupt_against_end_of_politeness() {
     bounded_model(|| {
         let runtime = Runtime::new(3);
-        (0..3).for_each(|core| runtime.polite.arm(core));
+        (0..3).for_each(|core| runtime.interrupts.arm(core));
         let pusher = thread::spawn({
             let runtime = runtime.clone();
             move || runtime.push_and_interrupt()
@@ -343,7 +343,7 @@ fn interrupt_against_end_of_politeness() {
         let polite = thread::spawn({
             let runtime = runtime.clone();
             move || {
-                let told = runtime.polite.is_interrupted(2);
+                let told = runtime.interrupts.is_raised(2);
                 let saw_work = runtime.arm_and_look(2);
                 assert!(saw_work || !told, "told of work that is not there");
                 saw_work
@@ -351,14 +351,14 @@ fn interrupt_against_end_of_politeness() {
         });
         for core in 0..2 {
             // As in `Scheduler::end_polite`.
-            if runtime.polite.disarm(core) && !runtime.queue.is_empty() {
-                runtime.polite.interrupt_some();
+            if runtime.interrupts.disarm(core) && !runtime.queue.is_empty() {
+                runtime.interrupts.raise_some();
             }
         }
         pusher.join().unwrap();
         let saw_work = polite.join().unwrap();
         assert!(
-            saw_work || runtime.polite.is_interrupted(2),
+            saw_work || runtime.interrupts.is_raised(2),
             "the others are impolite, and core 2 was not told"
         );
     });
@@ -382,7 +382,7 @@ fn resume_against_push() {
         let saw_work = runtime.arm_and_look(0);
         pusher.join().unwrap();
         assert!(
-            saw_work || runtime.polite.is_interrupted(0),
+            saw_work || runtime.interrupts.is_raised(0),
             "it resumes beside queued work, and is not told"
         );
     });

@@ -43,7 +43,7 @@ impl Reactor {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        if !self.shard.is_elsewhere() {
+        if !self.shard.in_forked_child() {
             self.shard.remove(self.serial, false);
         }
     }

@@ -187,7 +187,7 @@ pub(crate) fn free() {
 /// of a parent process.
 #[inline]
 pub(crate) fn defer(timer: Timer, waker: &Waker) -> Option<(&'static Shard, usize)> {
-    let shard = scope::defers_to(waker).filter(|shard| !shard.is_elsewhere())?;
+    let shard = scope::defers_to(waker).filter(|shard| !shard.in_forked_child())?;
     let place = LIST.with(|list| {
         let mut timers = list.timers.borrow_mut();
         timers.push(Deferred { timer, waker: None });

@@ -25,19 +25,19 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// # Examples
 ///
 /// ```
-/// use giveway_io::driver::Birth;
+/// use giveway_io::driver::Process;
 ///
-/// let birth = Birth::here();
-/// assert!(!birth.is_elsewhere());
+/// let process = Process::current();
+/// assert!(!process.in_forked_child());
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Birth(u32);
+pub struct Process(u32);
 
-impl Birth {
+impl Process {
     /// Remembers this process.
     ///
-    /// See [`Birth`] for an example.
-    pub fn here() -> Self {
+    /// See [`Process`] for an example.
+    pub fn current() -> Self {
         static HANDLER: std::sync::Once = std::sync::Once::new();
         extern "C" fn in_child() {
             FORKS.fetch_add(1, Relaxed);
@@ -54,9 +54,9 @@ impl Birth {
 
     /// Returns whether this process is a fork of the one that was remembered.
     ///
-    /// See [`Birth`] for an example.
+    /// See [`Process`] for an example.
     #[inline]
-    pub fn is_elsewhere(self) -> bool {
+    pub fn in_forked_child(self) -> bool {
         FORKS.load(Relaxed) != self.0
     }
 }
@@ -65,7 +65,7 @@ impl Birth {
 /// parent's alone. What a lock in the parent's value guards may be half changed in the child, where
 /// the thread that holds the lock does not exist.
 #[derive(Debug)]
-pub(crate) struct PerProcess<T>(AtomicPtr<(Birth, T)>);
+pub(crate) struct PerProcess<T>(AtomicPtr<(Process, T)>);
 
 impl<T: Default + Send + Sync + 'static> PerProcess<T> {
     pub(crate) const fn new() -> Self {
@@ -82,10 +82,10 @@ impl<T: Default + Send + Sync + 'static> PerProcess<T> {
             // value is initialized (which the acquire shows). The box is leaked, so the value lives
             // for ever, and no mutable reference to it exists.
             match unsafe { current.as_ref() } {
-                Some((birth, value)) if !birth.is_elsewhere() => return value,
+                Some((process, value)) if !process.in_forked_child() => return value,
                 _ => {}
             }
-            let new = Box::into_raw(Box::new((Birth::here(), T::default())));
+            let new = Box::into_raw(Box::new((Process::current(), T::default())));
             match self.0.compare_exchange(current, new, AcqRel, Acquire) {
                 Ok(_) => current = new,
                 Err(other) => {

@@ -9,13 +9,10 @@ mod async_io;
 mod current;
 mod deferred;
 mod fork;
-mod holder;
-mod horizon;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 pub mod net;
 mod proxy;
-mod punctual;
 mod reactor;
 mod scope;
 mod second;
@@ -24,6 +21,9 @@ mod sources;
 mod sys;
 pub mod time;
 mod timer;
+mod turn_owner;
+mod wait_deadline;
+mod wake_lateness;
 
 pub mod driver {
     //! For executors: how to drive a reactor.
@@ -86,7 +86,7 @@ pub mod driver {
     pub use crate::alarm::Alarm;
     pub use crate::current::{Finder, set_finder};
     pub use crate::deferred::poll_task;
-    pub use crate::fork::Birth;
+    pub use crate::fork::Process;
     pub use crate::proxy::{Proxy, on_behalf, with_proxy};
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
     pub use crate::scope::{enter, lend};

@@ -12,17 +12,17 @@
 //!
 //! The protocols are in `reactor.md`.
 
-use crate::fork::{self, Birth};
-use crate::holder::{Holder, Who};
-use crate::horizon::Horizon;
+use crate::fork::{self, Process};
 use crate::proxy::on_behalf;
-use crate::punctual::Punctual;
 use crate::scope;
 use crate::second::{Place, Second, must_hear, try_lock};
 use crate::source::{Direction, Source};
 use crate::sources::Sources;
 use crate::sys::{Events, TWO_MAY_WAIT, Waiter};
 use crate::timer::{self, NEVER, Shard};
+use crate::turn_owner::{TurnOwner, Who};
+use crate::wait_deadline::WaitDeadline;
+use crate::wake_lateness::WakeLateness;
 use crossbeam_utils::CachePadded;
 use std::any::Any;
 use std::fmt;
@@ -46,10 +46,10 @@ use std::time::Duration;
 pub(crate) struct Home {
     /// The system call, and what calls threads back from it.
     waiter: Waiter,
-    birth: Birth,
+    process: Process,
     /// Until when the thread that has the turn blocks. Alone on its cache line: it is read for each
     /// timer that comes first in its shard.
-    horizon: CachePadded<Horizon>,
+    wait_deadline: CachePadded<WaitDeadline>,
 }
 
 impl Home {
@@ -57,13 +57,13 @@ impl Home {
     /// back. For a thread that has added the first timer of a shard, after it has lowered the
     /// shard's `earliest`.
     pub(crate) fn must_call_back(&self, deadline: u64) -> bool {
-        self.horizon.must_call_back(deadline)
+        self.wait_deadline.must_call_back(deadline)
     }
 
     /// Calls back the thread that waits in its turn.
     pub(crate) fn notify(&self) {
         // In the child of a fork no thread waits, and the call would reach the parent's.
-        if !self.birth.is_elsewhere() {
+        if !self.process.in_forked_child() {
             self.waiter.notify(Place::First);
         }
     }
@@ -79,12 +79,12 @@ struct Seat {
     /// The events of the last question. Empty between turns.
     events: Events,
     /// How late earlier sleeps were.
-    punctual: Punctual,
+    wake_lateness: WakeLateness,
 }
 
-/// Holds the turn. Its drop takes back what the thread has said in `horizon` and `holder`, and then
-/// gives the turn back; also if user code panics. In the other order a thread that finds the turn
-/// taken could act on the word of a thread that has left.
+/// Holds the turn. Its drop takes back what the thread has said in `wait_deadline` and
+/// `turn_owner`, and then gives the turn back; also if user code panics. In the other order a
+/// thread that finds the turn taken could act on the word of a thread that has left.
 struct Sitting<'a> {
     reactor: &'a Reactor,
     seat: MutexGuard<'a, Seat>,
@@ -92,8 +92,8 @@ struct Sitting<'a> {
 
 impl Drop for Sitting<'_> {
     fn drop(&mut self) {
-        self.reactor.home.horizon.awake();
-        self.reactor.holder.is(Who::Passes);
+        self.reactor.home.wait_deadline.awake();
+        self.reactor.turn_owner.is(Who::Passes);
     }
 }
 
@@ -121,13 +121,13 @@ pub struct Reactor {
     looked_at: AtomicU64,
     /// What the thread that has the turn does next. Written by that thread; read by those that find
     /// the turn taken.
-    holder: Holder,
+    turn_owner: TurnOwner,
     /// The number of look-ups of names that tasks wait for: see `net/resolve.rs`.
     pub(crate) look_ups: AtomicUsize,
     /// The process that has the threads which serve this reactor. In a child no lock is taken and
     /// the poller is left alone: both are as the parent's threads had them at the moment of the
     /// fork.
-    birth: Birth,
+    process: Process,
 }
 
 /// How long a turn may take.
@@ -172,23 +172,26 @@ impl Reactor {
     ///
     /// What the system says when it refuses a descriptor.
     pub fn new(shards: usize) -> io::Result<Arc<Self>> {
-        let birth = Birth::here();
+        let process = Process::current();
         let home = Arc::new(Home {
             waiter: Waiter::new()?,
-            birth,
-            horizon: CachePadded::new(Horizon::new()),
+            process,
+            wait_deadline: CachePadded::new(WaitDeadline::new()),
         });
         Ok(Arc::new(Self {
-            turn: Mutex::new(Seat { events: Events::new(), punctual: Punctual::default() }),
+            turn: Mutex::new(Seat {
+                events: Events::new(),
+                wake_lateness: WakeLateness::default(),
+            }),
             second: Second::new(),
             sources: Mutex::default(),
             registered: AtomicUsize::new(0),
             shards: (0..=shards).map(|_| Shard::acquire(home.clone())).collect(),
             closed: AtomicBool::new(false),
             looked_at: AtomicU64::new(0),
-            holder: Holder::new(),
+            turn_owner: TurnOwner::new(),
             look_ups: AtomicUsize::new(0),
-            birth,
+            process,
             home,
         }))
     }
@@ -320,7 +323,7 @@ impl Reactor {
         // source after step 2 takes the lock of the sources after this thread, and sees the mark.
         self.closed.store(true, Release);
         // In the child of a fork the parent's threads may hold the locks.
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             return;
         }
         // 2. Take all wakers.
@@ -345,18 +348,22 @@ impl Reactor {
     /// Returns an error in the child of a fork, where no thread serves this reactor.
     #[inline]
     pub(crate) fn check_here(&self) -> io::Result<()> {
-        if self.birth.is_elsewhere() { Err(fork::no_threads()) } else { Ok(()) }
+        if self.process.in_forked_child() { Err(fork::no_threads()) } else { Ok(()) }
     }
 
     /// Returns an error if nothing will be reported of the sources any more.
     #[inline]
     pub(crate) fn check_reports(&self) -> io::Result<()> {
-        if self.is_closed() || self.birth.is_elsewhere() { Err(self.no_report()) } else { Ok(()) }
+        if self.is_closed() || self.process.in_forked_child() {
+            Err(self.no_report())
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
     fn no_report(&self) -> io::Error {
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             return fork::no_report();
         }
         io::Error::other(
@@ -406,7 +413,7 @@ impl Reactor {
         // 1. Try to get the turn. Waiting for it would be waiting for a thread that may block for
         //    long.
         let Some(seat) = try_lock(&self.turn) else {
-            return Ok(match self.holder.ask() {
+            return Ok(match self.turn_owner.ask() {
                 Who::Passes => Turn::Looks,
                 Who::Returns => Turn::Returns,
                 Who::Waits => Turn::Waits,
@@ -417,7 +424,7 @@ impl Reactor {
         //    takes the word back.
         let mut sitting = Sitting { reactor: self, seat };
         if scope::drives(self) {
-            self.holder.is(Who::Returns);
+            self.turn_owner.is(Who::Returns);
         }
         // 3. Ask the kernel. `not_to` is called with the turn in hand. If it were called before, a
         //    thread that looks could come in between and take the call for this one, which would
@@ -497,7 +504,7 @@ impl Reactor {
         if not_to() {
             return Ok(true);
         }
-        // 2. Wait, without a word to `horizon` and `holder`: those are the first's.
+        // 2. Wait, without a word to `wait_deadline` and `turn_owner`: those are the first's.
         let timeout = match self.earliest() {
             NEVER => None,
             earliest => {
@@ -526,7 +533,7 @@ impl Reactor {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn is_attended(&self) -> bool {
-        self.holder.ask() == Who::Waits || self.second.is_taken()
+        self.turn_owner.ask() == Who::Waits || self.second.is_taken()
     }
 
     /// Asks the kernel without waiting, if a source is registered.
@@ -542,8 +549,8 @@ impl Reactor {
     fn block(&self, seat: &mut Seat, not_to: &dyn Fn() -> bool) -> io::Result<()> {
         // First say until when: a timer that is added from here on is in `until`, or its thread
         // calls this one back.
-        let until = self.home.horizon.plan(|| self.earliest());
-        self.holder.is(Who::Waits);
+        let until = self.home.wait_deadline.plan(|| self.earliest());
+        self.turn_owner.is(Who::Waits);
         match until {
             NEVER => self.home.waiter.wait(&mut seat.events, None),
             until => self.wait_until(until, seat, not_to),
@@ -555,7 +562,7 @@ impl Reactor {
     fn wait_until(
         &self,
         until: u64,
-        Seat { events, punctual }: &mut Seat,
+        Seat { events, wake_lateness }: &mut Seat,
         not_to: &dyn Fn() -> bool,
     ) -> io::Result<()> {
         let mut now = self.now();
@@ -565,7 +572,7 @@ impl Reactor {
             return self.look(events);
         }
         // 1. Sleep: more than once, if the kernel wakes the thread far too soon.
-        while let Some(sleep) = punctual.sleep_for(until.saturating_sub(now)) {
+        while let Some(sleep) = wake_lateness.sleep_for(until.saturating_sub(now)) {
             self.home.waiter.wait(events, Some(Duration::from_nanos(sleep.shortest)))?;
             let slept = self.now().saturating_sub(now);
             now += slept;
@@ -574,7 +581,7 @@ impl Reactor {
                 // comes again if it has nothing to do.
                 return Ok(());
             }
-            punctual.slept(sleep, slept);
+            wake_lateness.slept(sleep, slept);
         }
         // 2. Too late to sleep: stay awake. A timer that is added meanwhile may come first, and a
         //    call may come that another thread is handed, so `earliest` and `not_to` are asked each
@@ -585,7 +592,7 @@ impl Reactor {
             self.look(events)?;
             now = self.now();
         }
-        punctual.stayed_awake(now.saturating_sub(awake_since));
+        wake_lateness.stayed_awake(now.saturating_sub(awake_since));
         Ok(())
     }
 
@@ -643,7 +650,7 @@ impl Reactor {
     ///
     /// See [`wait_second`](Self::wait_second) for an example.
     pub fn notify_second(&self) {
-        if TWO_MAY_WAIT && !self.birth.is_elsewhere() {
+        if TWO_MAY_WAIT && !self.process.in_forked_child() {
             self.home.waiter.notify(Place::Second);
         }
     }
@@ -687,7 +694,7 @@ impl Reactor {
     /// Deregisters a descriptor. Does nothing in the child of a fork, where the descriptor is
     /// registered with the parent.
     pub(crate) fn deregister(&self, fd: BorrowedFd<'_>, key: usize) {
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             return;
         }
         let source = on_behalf(|| {
@@ -714,7 +721,7 @@ impl Drop for Reactor {
     fn drop(&mut self) {
         self.close();
         // In the child of a fork the shards and their `Home` are left as they are.
-        if !self.birth.is_elsewhere() {
+        if !self.process.in_forked_child() {
             Shard::release(self.shards.iter().copied());
         }
     }

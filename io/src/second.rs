@@ -8,8 +8,8 @@
 //! first itself makes ready within a poll wakes the second.
 //!
 //! The second is an extra. It never takes the place of the first: a worker that finds the turn free
-//! takes that. The promise that one thread waits in the reactor when all sleep, the horizon of
-//! timers and the spin for punctuality concern the first alone. What a second changes is where
+//! takes that. The promise that one thread waits in the reactor when all sleep, the wait deadline
+//! of timers and the spin for punctuality concern the first alone. What a second changes is where
 //! calls go. Of two threads that wait on one epoll descriptor each can be handed the call that was
 //! meant for the other, and so can a thread that only looks. The rule: *a call that reaches another
 //! place is passed on if that place is taken*. If it is not, the thread that tried the place's lock

@@ -13,7 +13,7 @@
 //!
 //! Times are nanoseconds since the clock was first read.
 
-use crate::fork::{Birth, PerProcess};
+use crate::fork::{PerProcess, Process};
 use crate::proxy::on_behalf;
 use crate::reactor::Home;
 use crossbeam_utils::CachePadded;
@@ -80,7 +80,7 @@ pub(crate) struct Shard {
     attended: AtomicBool,
     /// The process that the shard serves. In a child the shard counts as closed, and its lock may
     /// be held by a thread that does not exist there.
-    birth: Birth,
+    process: Process,
 }
 
 /// What the lock of a shard guards.
@@ -132,12 +132,12 @@ impl Shard {
         let shard = free.unwrap_or_else(|| {
             let earliest = AtomicU64::new(NEVER);
             let attended = AtomicBool::new(false);
-            let birth = Birth::here();
+            let process = Process::current();
             Box::leak(Box::new(CachePadded::new(Self {
                 timers: Mutex::default(),
                 earliest,
                 attended,
-                birth,
+                process,
             })))
         });
         *shard.lock() = Timers { home: Some(home), ..Timers::default() };
@@ -152,8 +152,8 @@ impl Shard {
 
     /// Returns whether this process is a child of the one that the shard serves.
     #[inline]
-    pub(crate) fn is_elsewhere(&self) -> bool {
-        self.birth.is_elsewhere()
+    pub(crate) fn in_forked_child(&self) -> bool {
+        self.process.in_forked_child()
     }
 
     /// Makes the calling thread the one whose deferred timers come here. Returns false if another
@@ -185,7 +185,7 @@ impl Shard {
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         // Ordering: relaxed. Against a thread that is about to block for too long there are fences:
-        // see `horizon`.
+        // see `wait_deadline`.
         self.earliest.load(Relaxed)
     }
 
@@ -215,7 +215,7 @@ impl Shard {
     #[must_use = "the task has to be woken if its timers were refused"]
     pub(crate) fn insert_deferred(&self, deferred: &mut [Deferred]) -> bool {
         let Some(last) = deferred.last() else { return true };
-        if self.is_elsewhere() {
+        if self.in_forked_child() {
             return false;
         }
         let mut timers = self.lock();
@@ -249,7 +249,7 @@ impl Shard {
     /// Tells that deferred timers up to this serial have come or never will: nothing waits for
     /// those that are missing. The words about them are dropped.
     pub(crate) fn expect_none_up_to(&self, serial: u64) {
-        if self.is_elsewhere() {
+        if self.in_forked_child() {
             return;
         }
         let mut timers = self.lock();
@@ -262,9 +262,9 @@ impl Shard {
     fn advance(&self, timers: MutexGuard<'_, Timers>, deadline: u64) {
         if deadline < self.earliest.load(Relaxed) {
             self.earliest.store(deadline, Relaxed);
-            // `earliest` is lowered before the look at the thread that blocks: see `horizon`. In
-            // the other order that thread could read the old time in between, and sleep through the
-            // new timer.
+            // `earliest` is lowered before the look at the thread that blocks: see `wait_deadline`.
+            // In the other order that thread could read the old time in between, and sleep through
+            // the new timer.
             let home = timers.home.as_ref().filter(|home| home.must_call_back(deadline)).cloned();
             drop(timers);
             // Without the lock: it is a system call.

@@ -40,7 +40,7 @@ impl Lease {
     pub(crate) fn take(&self, Loan(loan): Loan) -> bool {
         // Ordering: acquire, partner of the release in `lend`. The release half is the partner of
         // the acquire on failure: the lender that fails sees what the taker did before, which has
-        // noted the lender's poll with `Crew::note_away`.
+        // noted the lender's poll with `Pool::note_away`.
         self.0.compare_exchange(loan, loan.wrapping_add(1), AcqRel, Acquire).is_ok()
     }
 

@@ -4,7 +4,7 @@
 //! compressor, a sort or another author's library has none, and such a task holds the worker that
 //! polls it for as long as it takes. So a task that asks for it
 //! ([`task::Builder::preemptible`](crate::task::Builder::preemptible)) is never polled by a worker.
-//! It waits in the queue of a crew whose threads have the lowest priority, and the kernel takes the
+//! It waits in the queue of a pool whose threads have the lowest priority, and the kernel takes the
 //! CPU from it, at any instruction, for whatever a worker has to do.
 //!
 //! A lowered thread holds no core. What its task wakes or spawns goes where tasks go that other
@@ -13,11 +13,11 @@
 //! without a core (`blocking/hand_off.md`), so that the runtime does not end under it.
 
 use super::{Kind, proxy};
+use crate::call_sites::{Expect, POLLS};
 use crate::host::{NEVER, NOBODY, NOTHING, ticket};
 use crate::os::thread_time;
 use crate::runtime::{Phase, Shared, context};
-use crate::sched::{Pace, Settings};
-use crate::sites::{Expect, POLLS};
+use crate::sched::{LookTimer, Settings};
 use crate::task::{Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_host};
@@ -90,7 +90,7 @@ fn poll_now(shared: &Arc<Shared>, task: Runnable, on_probation: bool) -> Option<
 /// The host that answers the yield points of one poll.
 struct Slice<'a> {
     shared: &'a Arc<Shared>,
-    pace: Pace,
+    look_timer: LookTimer,
     /// Tells the tickets of this poll from all others.
     number: u64,
     /// When the slice ends, by the runtime's clock.
@@ -104,26 +104,26 @@ impl<'a> Slice<'a> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         // Ordering: relaxed; the number only has to be unique.
         let number = NUMBER.fetch_add(1, Relaxed);
-        let pace = Pace::new(Settings::default().wide_look_interval);
-        Self { shared, pace, number, until: now + slice, paced_since: Cell::new(None) }
+        let look_timer = LookTimer::new(Settings::default().wide_look_interval);
+        Self { shared, look_timer, number, until: now + slice, paced_since: Cell::new(None) }
     }
 
     /// Returns whether the poll has had its time, or the runtime closes.
     ///
-    /// If no other task is queued this one is polled again at once (`Crew::take_turns`). It is
+    /// If no other task is queued this one is polled again at once (`Pool::take_turns`). It is
     /// asked all the same, because it may have been aborted.
     fn is_over(&self) -> bool {
         let (shared, now) = (self.shared, self.shared.now());
-        if self.pace.ran_out() {
+        if self.look_timer.ran_out() {
             // Begins the next count.
-            self.pace.due(now, None);
+            self.look_timer.due(now, None);
         }
         let over = (now >= self.until || shared.gate.phase() != Phase::Open)
-            && !shared.birth.is_elsewhere();
+            && !shared.process.in_forked_child();
         if over {
             // The answer may have been for `should_yield`, and then the next yield point has to
             // hear it too.
-            self.pace.hurry();
+            self.look_timer.hurry();
         }
         over
     }
@@ -135,8 +135,8 @@ impl<'a> Slice<'a> {
 
 impl Host for Slice<'_> {
     fn signs(&self) -> Signs<'_> {
-        let queued = [self.shared.crew_of(Kind::Lowered).queued(), &NOTHING];
-        Signs { idle: &NOBODY, asked: &NEVER, queued, countdown: self.pace.countdown() }
+        let queued = [self.shared.pool_of(Kind::Lowered).queued(), &NOTHING];
+        Signs { idle: &NOBODY, asked: &NEVER, queued, countdown: self.look_timer.countdown() }
     }
 
     fn work_waits(&self) -> bool {
@@ -155,7 +155,7 @@ impl Host for Slice<'_> {
 
     fn paced(&self) -> Option<Paced> {
         let now = self.shared.now();
-        if self.shared.birth.is_elsewhere() {
+        if self.shared.process.in_forked_child() {
             return None;
         }
         with_polled(|task| task.map(Meta::set_paced));

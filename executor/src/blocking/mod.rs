@@ -5,20 +5,20 @@
 //! are queued on this worker. A nested [`block_on`](crate::block_on) is of the second kind by
 //! itself.
 
-mod crew;
 mod lease;
 mod lowered;
 #[cfg(test)]
 mod models;
 mod place;
+mod pool;
 mod proxy;
 mod spawn;
 
 pub use place::block_in_place;
 pub use spawn::spawn_blocking;
 
-pub(crate) use crew::{Articles, Census, Crew, Kind, Left, Work};
 pub(crate) use lease::{Lease, Loan, Recall};
 pub(crate) use place::on_any_thread;
+pub(crate) use pool::{Kind, Left, Pool, PoolConfig, PoolStats, Work};
 pub(crate) use proxy::Proxy;
 pub(crate) use spawn::{spawn, spawn_on};

@@ -1,7 +1,7 @@
 //! Blocking inside of a task.
 
+use crate::call_sites::CALLS;
 use crate::runtime::context;
-use crate::sites::CALLS;
 use std::panic::Location;
 
 /// Runs a function that blocks, or computes for long, in the task that calls it.

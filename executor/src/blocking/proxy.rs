@@ -4,11 +4,11 @@
 //! The thread exists while there are lowered threads. It runs no code of the user's, so no call
 //! waits for another task, and nothing that it does takes long.
 
-use super::crew::Articles;
+use super::pool::PoolConfig;
 use crate::os;
 use crate::runtime::Shared;
 use crate::sync::{AtomicBool, AtomicPtr, thread};
-use giveway_io::driver::{Birth, Proxy as Calls, on_behalf, with_proxy};
+use giveway_io::driver::{Process, Proxy as Calls, on_behalf, with_proxy};
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -55,12 +55,12 @@ impl Proxy {
 
     /// Registers one more thread that may call, and starts the proxy if there is none. Returns none
     /// if the OS refuses its thread.
-    fn join(&self, articles: &Articles) -> Option<Client> {
+    fn join(&self, config: &PoolConfig) -> Option<Client> {
         let mut state = self.lock();
         if state.service.is_none() {
             let service = Arc::new(Service::new());
             let serving = service.clone();
-            let thread = std::thread::Builder::new().name(format!("{}-px", articles.thread_name));
+            let thread = std::thread::Builder::new().name(format!("{}-px", config.thread_name));
             let handle = thread.spawn(move || while serving.serve() {}).ok()?;
             state.service = Some((service, handle));
         }
@@ -68,7 +68,7 @@ impl Proxy {
         let client = Client {
             service: service.clone(),
             thread: handle.thread().clone(),
-            birth: Birth::here(),
+            process: Process::current(),
         };
         state.clients += 1;
         Some(client)
@@ -99,9 +99,9 @@ impl Proxy {
 ///
 /// If the OS refuses to lower the thread, or refuses the proxy's thread, the calling thread keeps
 /// its priority and takes the locks itself.
-pub(super) fn lowered(shared: &Shared, articles: &Articles, f: impl FnOnce()) {
+pub(super) fn lowered(shared: &Shared, config: &PoolConfig, f: impl FnOnce()) {
     // 1. Join before the priority is lowered: a proxy that is started here inherits it.
-    let Some(client) = shared.proxy.join(articles) else { return f() };
+    let Some(client) = shared.proxy.join(config) else { return f() };
     // 2. Lower, and run. If the OS refuses, `f` runs without the proxy.
     match os::lower() {
         Ok(()) => with_proxy(&client, f),
@@ -119,13 +119,13 @@ pub(super) fn lowered(shared: &Shared, articles: &Articles, f: impl FnOnce()) {
 struct Client {
     service: Arc<Service>,
     thread: std::thread::Thread,
-    birth: Birth,
+    process: Process,
 }
 
 #[cfg(not(all(test, giveway_loom)))]
 impl Calls for Client {
     fn call(&self, f: &mut (dyn FnMut() + Send)) {
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             // In the child of a fork there is no proxy, and no other thread that could want the
             // lock.
             return f();

@@ -103,8 +103,8 @@ where
     let (runnable, handle) =
         task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
     let kind = if class == Class::Background { Kind::Background } else { Kind::Blocking };
-    // If the crew gives the job back, dropping it tells the handle.
-    drop(shared.crew_of(kind).submit(shared, runnable));
+    // If the pool gives the job back, dropping it tells the handle.
+    drop(shared.pool_of(kind).submit(shared, runnable));
     handle
 }
 

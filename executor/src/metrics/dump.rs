@@ -182,7 +182,7 @@ impl TaskDump {
         Self { id: meta.id, name, class, state, spawned_at: meta.location(), waits, overrun: false }
     }
 
-    /// Returns what a crew says of a job, or of a poll without a core.
+    /// Returns what a pool says of a job, or of a poll without a core.
     fn of_work(work: Work, class: Class, state: TaskState) -> Self {
         Self {
             id: work.id,
@@ -198,7 +198,7 @@ impl TaskDump {
 
 impl Shared {
     pub(crate) fn dump(&self) -> Dump {
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             // In the child of a fork nothing runs, and a thread that does not exist there may hold
             // any lock.
             return Dump { tasks: Vec::new(), unlisted: 0 };
@@ -251,9 +251,9 @@ impl Shared {
             }
         }
         let mut unlisted = 0;
-        for crew in self.crews() {
-            let (going_on, queued, more) = on_behalf(|| crew.look_at(MOST));
-            let polls = crew.kind() == Kind::Lowered;
+        for pool in self.pools() {
+            let (going_on, queued, more) = on_behalf(|| pool.look_at(MOST));
+            let polls = pool.kind() == Kind::Lowered;
             unlisted += if polls { 0 } else { more };
             for work in going_on {
                 // A poll that has lost its worker, or has none, is a task, and may be listed
@@ -261,14 +261,14 @@ impl Shared {
                 let away = TaskState::Running { worker: None };
                 let state =
                     if polls || work.worker.is_some() { away } else { TaskState::RunningJob };
-                let new = TaskDump::of_work(work, crew.class(), state);
+                let new = TaskDump::of_work(work, pool.class(), state);
                 tasks
                     .entry(new.id)
                     .and_modify(|task| (task.state, task.waits) = (state, None))
                     .or_insert(new);
             }
             let waits = if polls { TaskState::Queued } else { TaskState::QueuedJob };
-            let queued = queued.into_iter().map(|job| TaskDump::of_work(job, crew.class(), waits));
+            let queued = queued.into_iter().map(|job| TaskDump::of_work(job, pool.class(), waits));
             tasks.extend(queued.map(|job| (job.id, job)));
         }
 
@@ -287,7 +287,7 @@ impl Shared {
         let cores = scheduler.cores().iter();
         let local = cores
             .map(|core| core.deque_len() + core.inbox_len() + slot(!core.slot.is_empty_relaxed()));
-        let lowered = self.crew_of(Kind::Lowered).queued().load(Relaxed);
+        let lowered = self.pool_of(Kind::Lowered).queued().load(Relaxed);
         scheduler.injector.len() + scheduler.yielded.len() + lowered + local.sum::<usize>()
     }
 }

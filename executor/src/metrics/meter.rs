@@ -9,7 +9,7 @@
 use super::histogram::{Histogram, Recorder, add};
 use super::sample::{Sampler, Stamps};
 use super::{Metrics, Paced, Where, WorkerMetrics};
-use crate::blocking::Census;
+use crate::blocking::PoolStats;
 use crate::runtime::Shared;
 use crate::task::{Class, Mark, Meta};
 use crossbeam_utils::CachePadded;
@@ -342,9 +342,9 @@ impl Shared {
             .find(|&core| load(&meter.cores[core].parks) > 0)
             .map_or(self.workers(), |last| last + 1);
         // In the child of a fork a thread that does not exist there may hold any lock.
-        let forked = self.birth.is_elsewhere();
+        let forked = self.process.in_forked_child();
         let [blocking, background, lowered] =
-            self.crews().map(|crew| if forked { Census::default() } else { crew.census() });
+            self.pools().map(|pool| if forked { PoolStats::default() } else { pool.stats() });
         Metrics {
             uptime: Duration::from_nanos(now.saturating_sub(meter.born)),
             foreground_latency: meter.histogram(|tally| &tally.latency[Class::Foreground as usize]),
@@ -353,7 +353,7 @@ impl Shared {
             yield_wait: meter.histogram(|tally| &tally.yield_wait),
             yields_taken: meter.sum(|tally| &tally.yields_taken) + load(&meter.outside[0]),
             yields_declined: meter.sum(|tally| &tally.yields_declined) + load(&meter.outside[1]),
-            interrupts: scheduler.polite.interrupts_sent(),
+            interrupts: scheduler.interrupts.sent(),
             wake_ups_avoided: meter.sum(|tally| &tally.wake_ups_avoided),
             monitor_rescues: self.monitor.rescues(),
             injector: scheduler.injector.len(),

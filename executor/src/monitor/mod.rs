@@ -64,9 +64,9 @@ mod stack;
 pub(crate) use aside::Aside;
 pub use long_poll::LongPoll;
 
+use crate::call_sites::LONG_CALL;
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Phase, Shared};
-use crate::sites::LONG_CALL;
 use crate::sync::{AtomicBool, fence};
 use giveway_io::driver::{Turn, Wait, wake_all};
 use polls::Polls;
@@ -260,7 +260,7 @@ fn serve_the_last(shared: &Arc<Shared>) {
     let mut relief = Relief::default();
     let mut jobs_wait = || {
         relief.look(shared, Instant::now());
-        grow_crews(shared) || Relief::is_due(shared)
+        grow_pools(shared) || Relief::is_due(shared)
     };
     while shared.gate.phase() != Phase::Terminated {
         let jobs_wait = jobs_wait();
@@ -278,7 +278,7 @@ fn serve_the_last(shared: &Arc<Shared>) {
             parker.take_token();
         }
     }
-    while !shared.crews().iter().all(|crew| crew.is_drained()) {
+    while !shared.pools().iter().all(|pool| pool.is_drained()) {
         // The runtime is terminated, but the jobs that were accepted still run.
         if jobs_wait() {
             parker.park_until(Instant::now() + LOOK_AT_IO_EVERY);
@@ -322,7 +322,7 @@ fn watch(shared: &Arc<Shared>) {
         let jobs_wait = jobs_wait(shared);
         if jobs_wait && now - grown_at >= LOOK_AT_IO_EVERY {
             grown_at = now;
-            grow_crews(shared);
+            grow_pools(shared);
         }
         // Taken before the look at the polls. A call or poll that begins after this has left a
         // token with its request, so it has a look of its own, and the short pause after that.
@@ -445,12 +445,12 @@ impl Trust {
 }
 
 fn jobs_wait(shared: &Shared) -> bool {
-    shared.crews().iter().any(|crew| crew.is_stalled())
+    shared.pools().iter().any(|pool| pool.is_stalled())
 }
 
 /// Starts threads for jobs that wait for one. Returns whether any jobs did.
-fn grow_crews(shared: &Arc<Shared>) -> bool {
-    let stalled = shared.crews().map(|crew| crew.is_stalled().then(|| crew.grow(shared)));
+fn grow_pools(shared: &Arc<Shared>) -> bool {
+    let stalled = shared.pools().map(|pool| pool.is_stalled().then(|| pool.grow(shared)));
     stalled.iter().any(Option::is_some)
 }
 

@@ -3,8 +3,8 @@
 
 use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::blocking::Loan;
+use crate::call_sites::{LONG_CALL, POLLS};
 use crate::runtime::Shared;
-use crate::sites::{LONG_CALL, POLLS};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::{Duration, Instant};
@@ -334,7 +334,7 @@ impl Polls {
 /// has not.
 fn ignores(shared: &Shared, index: usize) -> bool {
     shared.preempts_background()
-        && Duration::from_nanos(shared.scheduler.polite.unanswered_for(index)) >= USUAL.grace
+        && Duration::from_nanos(shared.scheduler.interrupts.unanswered_for(index)) >= USUAL.grace
         && shared.posts[index].learns_of().is_some()
 }
 

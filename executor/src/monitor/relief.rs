@@ -24,10 +24,10 @@ pub(super) struct Relief {
 impl Relief {
     /// Returns whether anything waits for a lowered thread.
     pub(super) fn is_due(shared: &Shared) -> bool {
-        KINDS.iter().any(|&kind| shared.crew_of(kind).has_queue())
+        KINDS.iter().any(|&kind| shared.pool_of(kind).has_queue())
     }
 
-    /// Lets one more run in each crew whose queue has not moved since the last look, at most once
+    /// Lets one more run in each pool whose queue has not moved since the last look, at most once
     /// every [`EVERY`].
     pub(super) fn look(&mut self, shared: &Arc<Shared>, now: Instant) {
         if self.looked_at.is_some_and(|at| now - at < EVERY) {
@@ -35,10 +35,10 @@ impl Relief {
         }
         self.looked_at = Some(now);
         for (kind, before) in KINDS.into_iter().zip(&mut self.begun) {
-            let crew = shared.crew_of(kind);
-            let begun = crew.begun();
-            if crew.has_queue() && begun == *before {
-                crew.relieve(shared);
+            let pool = shared.pool_of(kind);
+            let begun = pool.begun();
+            if pool.has_queue() && begun == *before {
+                pool.relieve(shared);
             }
             *before = begun;
         }

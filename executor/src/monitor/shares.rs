@@ -134,7 +134,7 @@ fn wanting(shared: &Shared) -> Option<usize> {
     }
     let mut wanting = 0;
     for kind in [Kind::Background, Kind::Lowered] {
-        let threads = shared.crew_of(kind).threads_in_jobs();
+        let threads = shared.pool_of(kind).threads_in_jobs();
         wanting +=
             threads.into_iter().filter(|&thread| os::wants_cpu(thread) == Some(true)).count();
     }

@@ -1,7 +1,7 @@
 //! The settings of a runtime, and its start.
 
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
-use crate::blocking::{Articles, Kind};
+use crate::blocking::{Kind, PoolConfig};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::monitor::LongPoll;
@@ -525,8 +525,7 @@ impl Builder {
         self.elastic.check().map_err(|error| invalid(error.to_string()))?;
         let spares = self.max_spare_workers.unwrap_or(workers).min(MAX_WORKERS);
         let settings = Settings { spares, clock: os::now, ..self.settings };
-        let mut shared =
-            Shared::new(workers, settings, self.hooks.clone(), self.articles(workers))?;
+        let mut shared = Shared::new(workers, settings, self.hooks.clone(), self.config(workers))?;
         shared.deadlocks = self.detect_deadlock.then(Watch::default);
         shared.preempts_background = self.preempt_background;
         shared.elastic = Elastic::new(self.elastic);
@@ -545,8 +544,8 @@ impl Builder {
         Ok(Runtime { handle: Handle { shared }, threads: Some(threads) })
     }
 
-    fn articles(&self, workers: usize) -> Articles {
-        Articles {
+    fn config(&self, workers: usize) -> PoolConfig {
+        PoolConfig {
             thread_name: self.thread_name.clone(),
             stack_size: self.stack_size,
             most: self.max_blocking_threads,

@@ -80,10 +80,10 @@ impl<'a> Waiter<'a> {
     pub(crate) fn verdict(&self) -> Option<Arc<str>> {
         let (text, since) = on_behalf(|| self.fatal.lock().panic.clone())?;
         // Ordering: acquire in `Gate::phase`, partner of the release in `Gate::terminate`; for jobs
-        // the locks of the crews do the same. The poll that follows sees every result.
+        // the locks of the pools do the same. The poll that follows sees every result.
         let ended = self.shared.gate.phase() == Phase::Terminated
             && on_behalf(|| {
-                self.shared.crews().iter().all(|crew| crew.is_drained() && !crew.has_jobs())
+                self.shared.pools().iter().all(|pool| pool.is_drained() && !pool.has_jobs())
             });
         (ended || since.elapsed() >= GRACE).then(|| {
             format!(

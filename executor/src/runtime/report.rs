@@ -55,7 +55,7 @@ impl ShutdownReport {
         Self { threads: 0, tasks: Vec::new() }
     }
 
-    /// Reports that `workers` have not ended, and what the crews have left. The shutdown began at
+    /// Reports that `workers` have not ended, and what the pools have left. The shutdown began at
     /// `since`.
     pub(super) fn new(
         shared: &Shared,

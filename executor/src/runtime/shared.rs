@@ -1,7 +1,7 @@
 //! What the threads of one runtime share.
 
 use super::{Fatal, Gate, Hooks, Phase, context, drop_injected};
-use crate::blocking::{Articles, Crew, Kind, Lease, Loan, Proxy, Recall, Work};
+use crate::blocking::{Kind, Lease, Loan, Pool, PoolConfig, Proxy, Recall, Work};
 use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::metrics::Meter;
@@ -13,7 +13,7 @@ use crate::sched::{Local, Scheduler, Settings, Yielded};
 use crate::task::{Class, Id, Mark, Meta, Runnable};
 use crate::worker::Door;
 use crossbeam_utils::CachePadded;
-use giveway_io::driver::{Birth, Reactor, on_behalf};
+use giveway_io::driver::{Process, Reactor, on_behalf};
 use std::io;
 use std::panic::Location;
 use std::ptr;
@@ -23,7 +23,7 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-/// How many crews a runtime has: one of each [`Kind`].
+/// How many pools a runtime has: one of each [`Kind`].
 pub(crate) const CREWS: usize = 3;
 
 /// What the threads of one runtime share.
@@ -45,11 +45,11 @@ pub(crate) struct Shared {
     pub(crate) meter: Meter,
     pub(crate) elastic: Elastic,
     /// The threads for foreground blocking jobs, and those that stand in for workers.
-    pub(crate) crew: Crew,
+    pub(crate) pool: Pool,
     /// The lowered threads for background blocking jobs.
-    background_crew: Crew,
+    background_crew: Pool,
     /// The lowered threads for polls.
-    lowered_crew: Crew,
+    lowered_crew: Pool,
     /// Whether background polls that do not return in time are left to lowered threads. Set by the
     /// builder.
     pub(crate) preempts_background: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     /// Present if a panic may end the runtime.
     pub(crate) fatal: Option<Fatal>,
     pub(crate) hooks: Hooks,
-    pub(crate) birth: Birth,
+    pub(crate) process: Process,
     /// The number of this runtime within the process. Wraps after a quarter of a million.
     pub(crate) number: u64,
 }
@@ -340,20 +340,20 @@ impl Shared {
         workers: usize,
         settings: Settings,
         hooks: Hooks,
-        articles: Articles,
+        config: PoolConfig,
     ) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let spares = settings.spares;
         let (scheduler, locals) = Scheduler::new(workers, settings);
         let reactor = Reactor::new(workers + spares)?;
         let meter = Meter::new(workers, spares, reactor.now());
-        let most_with_relief = articles.most.max(workers);
-        let of_kind = |kind| Articles {
+        let most_with_relief = config.most.max(workers);
+        let of_kind = |kind| PoolConfig {
             kind,
             most: workers,
             most_with_relief,
             prompt: workers,
-            ..articles.clone()
+            ..config.clone()
         };
         Ok(Self {
             scheduler,
@@ -369,17 +369,17 @@ impl Shared {
             door: Door::default(),
             meter,
             elastic: Elastic::new(elastic::Settings::new()),
-            background_crew: Crew::new(of_kind(Kind::Background)),
-            lowered_crew: Crew::new(of_kind(Kind::Lowered)),
+            background_crew: Pool::new(of_kind(Kind::Background)),
+            lowered_crew: Pool::new(of_kind(Kind::Lowered)),
             preempts_background: true,
             lowering_refused: AtomicBool::new(false),
             proxy: Proxy::default(),
-            crew: Crew::new(articles),
+            pool: Pool::new(config),
             locals: locals.into_iter().map(|local| CachePadded::new(Private(local))).collect(),
             deadlocks: None,
             fatal: hooks.on_task_panic.is_some().then(Fatal::default),
             hooks,
-            birth: Birth::here(),
+            process: Process::current(),
             // Ordering: relaxed; all that matters is that no two runtimes get the same number.
             number: NUMBER.fetch_add(1, Relaxed) % (1 << 18),
         })
@@ -390,17 +390,17 @@ impl Shared {
         &self.locals[core].0
     }
 
-    /// Returns the crew of this kind.
-    pub(crate) fn crew_of(&self, kind: Kind) -> &Crew {
+    /// Returns the pool of this kind.
+    pub(crate) fn pool_of(&self, kind: Kind) -> &Pool {
         match kind {
-            Kind::Blocking => &self.crew,
+            Kind::Blocking => &self.pool,
             Kind::Background => &self.background_crew,
             Kind::Lowered => &self.lowered_crew,
         }
     }
 
-    pub(crate) fn crews(&self) -> [&Crew; CREWS] {
-        [Kind::Blocking, Kind::Background, Kind::Lowered].map(|kind| self.crew_of(kind))
+    pub(crate) fn pools(&self) -> [&Pool; CREWS] {
+        [Kind::Blocking, Kind::Background, Kind::Lowered].map(|kind| self.pool_of(kind))
     }
 
     /// Notes that the OS refuses to lower a thread of this runtime. The first call says so on
@@ -429,7 +429,7 @@ impl Shared {
             self.meter.stamps.take(number);
         }
         runnable.metadata().set_mark(Mark::QUEUED);
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             // The child of a fork has none of the threads, and must start none.
             return self.inject(runnable);
         }
@@ -467,7 +467,7 @@ impl Shared {
     /// otherwise a stand-in.
     #[cold]
     pub(crate) fn offer(self: &Arc<Self>, core: usize, loan: Loan) {
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             // In the child of a fork there is no thread to send, and nothing to run.
             return;
         }
@@ -475,7 +475,7 @@ impl Shared {
         if post.recall.is_wanted() && !self.is_spare(core) {
             on_behalf(|| post.home.unpark());
         } else {
-            self.crew.send_stand_in(self, core, loan);
+            self.pool.send_stand_in(self, core, loan);
         }
     }
 
@@ -504,7 +504,7 @@ impl Shared {
                 worker: Some(core),
                 since: Some(Instant::now()),
             };
-            self.crew.note_away(core, loan, work);
+            self.pool.note_away(core, loan, work);
         }
         // 3. Of all takers and the lender, one succeeds.
         let taken = post.lease.take(loan);
@@ -517,7 +517,7 @@ impl Shared {
         } else {
             // What steps 1 and 2 did is undone, in reverse.
             if running.is_some() {
-                self.crew.not_away(core, loan);
+                self.pool.not_away(core, loan);
             }
             self.leave(drop_own);
         }
@@ -567,7 +567,7 @@ impl Shared {
     #[inline]
     pub(crate) fn refuse_in_forked_child(&self) {
         assert!(
-            !self.birth.is_elsewhere(),
+            !self.process.in_forked_child(),
             "this Giveway runtime was started before a fork, and its threads do not exist in the \
              child; start a new runtime in the child"
         );
@@ -657,17 +657,17 @@ impl Shared {
 
     /// Queues a background task while every worker is busy.
     pub(crate) fn push_background(&self, runnable: Runnable) {
-        self.push_yielded(Yielded::Task(runnable));
+        self.push_to_yield_queue(Yielded::Task(runnable));
     }
 
     /// Puts a task or a thread into the yield queue, and tells a worker if one is idle after all.
-    pub(crate) fn push_yielded(&self, yielded: Yielded<Runnable>) {
+    pub(crate) fn push_to_yield_queue(&self, yielded: Yielded<Runnable>) {
         let since = match &yielded {
             Yielded::Task(task) => self.meter.gives_way(task.metadata()),
             Yielded::Thread(_) => self.meter.thread_gives_way(|| self.now()),
         };
         on_behalf(|| {
-            self.scheduler.push_yielded_task(yielded, since, || self.now());
+            self.scheduler.push_to_yield_queue(yielded, since, || self.now());
             self.unpark(self.scheduler.announce_yielded());
         });
     }

@@ -176,7 +176,7 @@ impl Shared {
         // 1. No job is accepted any more. This comes before the gate, so that a thread that sees
         //    the gate closed finds that jobs are refused. Polls on lowered threads are refused from
         //    here on, too.
-        let polls = || self.crews().iter().flat_map(|crew| crew.close()).collect::<Vec<_>>();
+        let polls = || self.pools().iter().flat_map(|pool| pool.close()).collect::<Vec<_>>();
         // 2. Polls that waited for a lowered thread go to the workers, which end them. Also before
         //    the gate: once the gate is closed, the last worker may be gone. This step and step 4
         //    may run destructors, on the calling thread, even if that is a lowered one.
@@ -262,7 +262,7 @@ type Threads = Vec<thread::JoinHandle<()>>;
 /// is nothing to wake and nothing to wait for, and the handles belong to threads that do not exist
 /// there.
 fn close(shared: &Arc<Shared>, threads: Threads) -> Option<Threads> {
-    if shared.birth.is_elsewhere() {
+    if shared.process.in_forked_child() {
         std::mem::forget(threads);
         return None;
     }
@@ -282,7 +282,7 @@ pub(crate) fn and_join(shared: &Arc<Shared>, threads: Threads) {
         // the message was printed.
         let _panicked = thread.join();
     }
-    for thread in shared.crews().iter().flat_map(|crew| crew.take_handles()) {
+    for thread in shared.pools().iter().flat_map(|pool| pool.take_handles()) {
         let _panicked = thread.join();
     }
     // After the lowered threads, which call a proxy until they end.
@@ -294,7 +294,7 @@ pub(crate) fn and_join(shared: &Arc<Shared>, threads: Threads) {
 /// Shuts down without waiting. Blocking jobs that have no thread yet are cancelled.
 pub(crate) fn and_give_up(shared: &Arc<Shared>, threads: Threads) {
     if let Some(_threads) = close(shared, threads) {
-        shared.crews().iter().for_each(|crew| drop(crew.give_up(shared)));
+        shared.pools().iter().for_each(|pool| drop(pool.give_up(shared)));
     }
 }
 
@@ -320,8 +320,8 @@ pub(crate) fn with_timeout(
         drop_unattended(shared);
         stuck = shared.gate.wait_ended(Some(Instant::now()));
     }
-    let _in_time = shared.crews().map(|crew| crew.wait_ended(deadline));
-    let left = shared.crews().map(|crew| crew.give_up(shared));
+    let _in_time = shared.pools().map(|pool| pool.wait_ended(deadline));
+    let left = shared.pools().map(|pool| pool.give_up(shared));
     let report = ShutdownReport::new(shared, &stuck, left, closed);
     if report.is_clean() {
         and_join(shared, threads);
@@ -349,7 +349,7 @@ pub(crate) fn without_workers(shared: &Arc<Shared>) {
 fn is_one_of(shared: &Shared, threads: &Threads) -> bool {
     let me = thread::current().id();
     threads.iter().any(|thread| thread.thread().id() == me)
-        || shared.crews().iter().any(|crew| crew.has(me))
+        || shared.pools().iter().any(|pool| pool.has(me))
 }
 
 /// Drops on the calling thread what waits or is queued (C2 without a core).

@@ -25,11 +25,11 @@ pub(super) fn until_ended(shared: &Arc<Shared>) {
     loop {
         let deadline = Some(Instant::now() + pause);
         let workers = shared.gate.wait_ended(deadline);
-        let crews = shared.crews().map(|crew| crew.wait_ended(deadline));
-        if workers.is_empty() && crews == [true; CREWS] {
+        let pools = shared.pools().map(|pool| pool.wait_ended(deadline));
+        if workers.is_empty() && pools == [true; CREWS] {
             return;
         }
-        let left = shared.crews().map(|crew| crew.left());
+        let left = shared.pools().map(|pool| pool.left());
         say(&ShutdownReport::new(shared, &workers, left, began), began.elapsed(), pause == FIRST);
         pause = (2 * pause).min(LONGEST);
     }

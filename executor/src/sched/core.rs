@@ -7,7 +7,7 @@
 
 use super::ring::Ring;
 use super::turns::{InjectorTurn, InjectorTurns, QueueLength};
-use super::{MAX_SLOT_STREAK, Manners, PointerSized, Slot};
+use super::{MAX_SLOT_STREAK, PointerSized, PollState, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
@@ -54,12 +54,12 @@ pub(crate) struct Local<T> {
     go_first: Cell<usize>,
     /// What was queued between two polls and is not announced yet.
     unannounced: Cell<Quiet>,
-    manners: Manners,
+    poll_state: PollState,
     rng: RefCell<fastrand::Rng>,
 }
 
 impl<T> Local<T> {
-    pub(crate) fn new(index: usize, manners: Manners) -> Self {
+    pub(crate) fn new(index: usize, poll_state: PollState) -> Self {
         Self {
             index,
             deque: Deque::new_fifo(),
@@ -74,7 +74,7 @@ impl<T> Local<T> {
             inbox_turn: Cell::new(false),
             go_first: Cell::new(0),
             unannounced: Cell::new(Quiet::Nothing),
-            manners,
+            poll_state,
             rng: RefCell::new(fastrand::Rng::with_seed(index as u64 ^ 0x9e37_79b9_7f4a_7c15)),
         }
     }
@@ -90,8 +90,8 @@ impl<T> Local<T> {
     }
 
     #[inline]
-    pub(crate) fn manners(&self) -> &Manners {
-        &self.manners
+    pub(crate) fn poll_state(&self) -> &PollState {
+        &self.poll_state
     }
 
     pub(super) fn scratch(&self) -> &Deque<T> {

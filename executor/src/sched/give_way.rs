@@ -4,7 +4,7 @@
 //!
 //! - There, a yield point finds work on other cores only by looking, every quarter of a
 //!   millisecond. Here, the thread that queues the work interrupts a core that can give way
-//!   (`polite.rs`), and the look is a safety net below that.
+//!   (`interrupts.rs`), and the look is a safety net below that.
 //! - There, everything polite has to call it. Here, a background task waits in the yield queue
 //!   whenever it becomes runnable on a busy machine, whether it has yield points or not.
 //!
@@ -71,17 +71,18 @@ impl<T: PointerSized> Scheduler<T> {
     /// Decides whether the running task gives way at a yield point, and how. Called when something
     /// may be new, and no worker is idle or the task is to look in spite of that.
     pub(crate) fn yield_point(&self, core: &Local<T>, outside: &impl Outside) -> Option<Way> {
-        let manners = core.manners();
+        let poll_state = core.poll_state();
         // 1. In any case: a count that was cut short goes on.
-        let ran_out = manners.pace.ran_out();
+        let ran_out = poll_state.look_timer.ran_out();
         // A task that went to the back of this queue a moment ago and still finds another in it has
         // met a second polite task. One of the two has to leave, or they change places for ever.
         let own = || {
             let queued = !self.remote(core).slot.is_empty_relaxed() || !core.deque().is_empty();
             // Of two polite tasks in one inbox neither can leave. The second time they ignore each
             // other.
-            let pinned = self.has_pinned(core) && !(manners.runs_pinned() && manners.swapped());
-            (queued || pinned).then(|| if manners.swapped() { Way::Park } else { Way::Swap })
+            let pinned =
+                self.has_pinned(core) && !(poll_state.runs_pinned() && poll_state.swapped());
+            (queued || pinned).then(|| if poll_state.swapped() { Way::Park } else { Way::Swap })
         };
         // 2. (Y1) The core's own queues. The task can change places with what waits there.
         if let Some(way) = own() {
@@ -94,8 +95,8 @@ impl<T: PointerSized> Scheduler<T> {
         }
         // 4. (Y3) A request. `arm` comes before the look of step 6: a push that the look does not
         //    see then finds the bit, and interrupts this core.
-        let asked = manners.take_unanswered() | self.polite.is_interrupted(core.index());
-        let wide = if asked || !manners.is_armed() {
+        let asked = poll_state.take_unanswered() | self.interrupts.is_raised(core.index());
+        let wide = if asked || !poll_state.is_armed() {
             // The request may be out of date, because another core has taken the work. Then the
             // core has to be armed for the next one.
             self.arm(core);
@@ -104,7 +105,7 @@ impl<T: PointerSized> Scheduler<T> {
             // 5. (Y4) The countdown. The reactor comes before the look: the look sees what it
             //    queued.
             let due = if ran_out {
-                manners.pace.due(outside.now(), outside.looked_at())
+                poll_state.look_timer.due(outside.now(), outside.looked_at())
             } else {
                 Due::Nothing
             };
@@ -120,7 +121,7 @@ impl<T: PointerSized> Scheduler<T> {
         if wide && self.work_waits() {
             return Some(Way::Park);
         }
-        manners.forget_swap();
+        poll_state.forget_swap();
         // 7. Nothing waits. A task that was asked to return finds nothing before it, and is polled
         //    again at once.
         self.remote(core).is_asked_to_return(core.tick()).then_some(Way::Swap)
@@ -130,42 +131,42 @@ impl<T: PointerSized> Scheduler<T> {
     /// no queue is not dropped.
     pub(crate) fn close(&self) {
         // 1. Ordering: relaxed store, then a SeqCst fence, then the requests. The fence is the
-        //    partner of the one in `PoliteSet::arm`: a core that wipes out its request while it
+        //    partner of the one in `Interrupts::arm`: a core that wipes out its request while it
         //    arms sees `closing` when it looks.
         self.closing.store(true, Relaxed);
         fence(SeqCst);
         // 2. The requests, after the store: a core that answers one finds the runtime closing.
-        (0..self.cores().len()).for_each(|core| self.polite.interrupt(core));
-        self.idle.distract();
+        (0..self.cores().len()).for_each(|core| self.interrupts.raise(core));
+        self.idle.require_look();
     }
 
     /// Asks the poll that a core is in to return at its next yield point or budgeted operation,
     /// whether or not work waits, and even while a worker is idle. Something else in its task, a
     /// timeout for instance, may want its turn, or the task may have been aborted.
     pub(crate) fn ask_to_return(&self, core: usize, tick: u32) {
-        self.distract_until_return(core, tick);
+        self.require_look_until_return(core, tick);
         // Even if its yield points were asked to look closer before: the poll may have none.
-        self.polite.interrupt(core);
+        self.interrupts.raise(core);
     }
 
     /// Has the yield points of a core look closer, even while a worker is idle. Unlike
     /// [`Self::ask_to_return`] it asks nothing of a poll without yield points. If the poll is over
     /// by then, the request holds for the next one.
     pub(crate) fn ask_to_yield(&self, core: usize) {
-        self.distract_until_return(core, self.core(core).polling());
+        self.require_look_until_return(core, self.core(core).polling());
     }
 
     /// Has every yield point ask until the core's holder says that the poll [has
     /// returned](Self::has_returned).
-    fn distract_until_return(&self, core: usize, tick: u32) {
+    fn require_look_until_return(&self, core: usize, tick: u32) {
         // 1. The reason, before the request. The holder may answer a request at once, and then
         //    takes the reason back. In the other order it might take back a reason that is not
         //    there yet. For a moment a worker would seem idle that is not, and a moment may be long
         //    for a thread that loses its CPU.
-        self.idle.distract();
+        self.idle.require_look();
         // 2. The request. If there was one already, its reason is in the hint, and one is enough.
         if !self.core(core).ask_to_return(tick) {
-            self.idle.attract();
+            self.idle.release_look();
         }
     }
 
@@ -175,7 +176,7 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn has_returned(&self, core: usize) -> bool {
         let asked = self.core(core).take_return_asked();
         if asked {
-            self.idle.attract();
+            self.idle.release_look();
         }
         asked
     }
@@ -185,7 +186,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// then still wait.
     pub(crate) fn take_request_back(&self, core: usize, tick: u32) {
         if self.core(core).take_request_back(tick) {
-            self.idle.attract();
+            self.idle.release_look();
         }
     }
 
@@ -194,7 +195,7 @@ impl<T: PointerSized> Scheduler<T> {
         let waits = self.yield_point(core, outside).is_some();
         if waits {
             // The look may have answered a request, and what it was about still waits.
-            core.manners().look_again();
+            core.poll_state().look_again();
         }
         waits
     }
@@ -209,8 +210,8 @@ impl<T: PointerSized> Scheduler<T> {
     }
 
     fn arm(&self, core: &Local<T>) {
-        self.polite.arm(core.index());
-        core.manners().set_armed(true);
+        self.interrupts.arm(core.index());
+        core.poll_state().set_armed(true);
     }
 
     /// Begins a poll. `swapped`: the task changed places with another when it was polled last.
@@ -222,24 +223,24 @@ impl<T: PointerSized> Scheduler<T> {
         background: bool,
         swapped: bool,
     ) {
-        let manners = core.manners();
-        let unanswered = manners.take_unanswered();
+        let poll_state = core.poll_state();
+        let unanswered = poll_state.take_unanswered();
         // An overdue task has had its place in the queue: at its first yield point it leaves for
         // the yield queue again, without changing places first.
-        manners.begin_poll(background, swapped || source == Source::Overdue);
+        poll_state.begin_poll(background, swapped || source == Source::Overdue);
         // An overdue task has been asked to give way often enough.
         let polite = (background || swapped) && source != Source::Overdue;
         match (polite, source) {
             // `resume` has armed the core, and looked.
             (_, Source::Yielded) => {}
             (true, _) => {
-                if !manners.is_armed() || self.polite.is_interrupted(core.index()) {
+                if !poll_state.is_armed() || self.interrupts.is_raised(core.index()) {
                     self.begin_polite(core);
                 }
             }
-            (false, _) if manners.is_armed() => self.end_polite(core, unanswered),
+            (false, _) if poll_state.is_armed() => self.end_polite(core, unanswered),
             // A request that came late, for a task that is gone, is dropped.
-            (false, _) => self.polite.clear(core.index()),
+            (false, _) => self.interrupts.clear(core.index()),
         }
         self.remote(core).begin_poll(core.tick());
     }
@@ -253,33 +254,33 @@ impl<T: PointerSized> Scheduler<T> {
         //    very queue, and round and round with others like it. Nor for the inbox, if the task
         //    comes from there: it has had its turn, and the tasks that wait there would make it
         //    wait for them again and again, as it would them.
-        let inbox_waits = !core.manners().runs_pinned() && self.has_pinned(core);
+        let inbox_waits = !core.poll_state().runs_pinned() && self.has_pinned(core);
         if self.leaves_to_lowered(core)
             || self.idle.nobody_idle() && (self.work_waits() || inbox_waits)
         {
-            self.polite.interrupt_self(core.index());
+            self.interrupts.raise_own(core.index());
         }
     }
 
     #[cold]
     fn end_polite(&self, core: &Local<T>, unanswered: bool) {
-        core.manners().set_armed(false);
+        core.poll_state().set_armed(false);
         // (D1) The bit is cleared before the look. The request was for the task that ran here
         // before. If that ended without an answer, the work still waits, and another core is asked.
         // If it answered, the work is what runs now, and the look does not find it.
-        if (self.polite.disarm(core.index()) || unanswered) && self.foreground_queued() {
-            self.polite.interrupt_some();
+        if (self.interrupts.disarm(core.index()) || unanswered) && self.foreground_queued() {
+            self.interrupts.raise_some();
         }
     }
 
     /// Ends the core's politeness: it runs nothing that could give way, nor will. A request to it
     /// goes to another core.
     pub(super) fn cease_to_be_polite(&self, core: &Local<T>) {
-        let unanswered = core.manners().take_unanswered();
-        if core.manners().is_armed() {
+        let unanswered = core.poll_state().take_unanswered();
+        if core.poll_state().is_armed() {
             self.end_polite(core, unanswered);
         } else {
-            self.polite.clear(core.index());
+            self.interrupts.clear(core.index());
         }
     }
 
@@ -288,15 +289,15 @@ impl<T: PointerSized> Scheduler<T> {
     /// into its slot, and only while no worker is idle.
     #[inline]
     pub(crate) fn interrupt_own(&self, core: &Local<T>) {
-        if core.manners().runs_background() {
-            self.polite.interrupt_self(core.index());
+        if core.poll_state().runs_background() {
+            self.interrupts.raise_own(core.index());
         }
     }
 
     /// Queues a task that gives way, as its yield point decided. Its poll has returned, and its
     /// core's holder looks for work next.
     ///
-    /// `since` is for the yield queue, as at [`Self::push_yielded_task`].
+    /// `since` is for the yield queue, as at [`Self::push_to_yield_queue`].
     pub(crate) fn give_way(
         &self,
         core: &Local<T>,
@@ -318,7 +319,7 @@ impl<T: PointerSized> Scheduler<T> {
                 // 2. The task itself, behind all that waits here.
                 self.push_back(core, task);
             }
-            Way::Park => self.push_yielded_task(Yielded::Task(task), since, now),
+            Way::Park => self.push_to_yield_queue(Yielded::Task(task), since, now),
         }
         // 3. Announced before the next poll ([`Self::before_poll`]), and only to an idle worker.
         core.set_unannounced(Quiet::GaveWay);
@@ -326,7 +327,7 @@ impl<T: PointerSized> Scheduler<T> {
 
     /// Puts something into the yield queue. The caller owes [`Self::announce_yielded`]. `since` is
     /// when it became runnable, if its waiting time is measured; otherwise zero.
-    pub(crate) fn push_yielded_task(
+    pub(crate) fn push_to_yield_queue(
         &self,
         yielded: Yielded<T>,
         since: u64,

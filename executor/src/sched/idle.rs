@@ -25,7 +25,7 @@ const IDLE: usize = 1 << (usize::BITS / 2);
 /// What one reason to ask takes from `IdleSet::hint`: more than there are ever workers. At any time
 /// there is at most one reason for each core (`Remote::return_asked`), and one for the end of the
 /// runtime: few enough for 32 bits, too.
-const DISTRACTED: isize = 1 << (isize::BITS / 2);
+const LOOK_REQUIRED: isize = 1 << (isize::BITS / 2);
 
 impl Counts {
     #[inline]
@@ -88,7 +88,7 @@ pub(crate) struct IdleSet {
     /// is woken, not with every search. Written under the lock of `sleepers`. Part of no protocol,
     /// and so not modelled.
     idle: CachePadded<std::sync::atomic::AtomicUsize>,
-    /// The word that yield points read first: the number of idle workers, less `DISTRACTED` for
+    /// The word that yield points read first: the number of idle workers, less `LOOK_REQUIRED` for
     /// each reason to ask although a worker is idle (a poll is to return, or the runtime closes). A
     /// sum: workers are added and taken out under the lock of `sleepers`, reasons without it. Not
     /// modelled either.
@@ -189,7 +189,7 @@ impl IdleSet {
     #[inline]
     pub(crate) fn announce(&self, interrupt: impl FnOnce()) -> Option<usize> {
         // 1. (P2; the caller's push is P1.) Ordering: SeqCst fence, partner of those in
-        //    `count_out`, `found_work` and `PoliteSet::arm`. The push is before this fence and the
+        //    `count_out`, `found_work` and `Interrupts::arm`. The push is before this fence and the
         //    look at the counts (and at the bits, in `interrupt`) after it. The other side changes
         //    the counts or sets its bit before its own fence, and looks at the queues after it. So
         //    either this thread sees the other side's change, or the other side sees the push. A
@@ -332,7 +332,7 @@ impl IdleSet {
     #[must_use = "the last searcher has to look whether more is queued"]
     pub(crate) fn stop_search(&self) -> bool {
         // Ordering: AcqRel. What orders it against a push is the fence that follows: in
-        // `found_work`, or in `PoliteSet::arm` if the worker turns to the yield queue.
+        // `found_work`, or in `Interrupts::arm` if the worker turns to the yield queue.
         let before = Counts(self.counts.fetch_sub(SEARCHING, AcqRel));
         debug_assert!(before.searching() > 0, "stopped a search that nobody made: {before:?}");
         before.searching() == 1
@@ -437,20 +437,20 @@ impl IdleSet {
     /// Publishes the length of `sleepers`, which has changed by `change`. Called under its lock.
     fn hint(&self, sleepers: &[usize], change: isize) {
         self.idle.store(sleepers.len(), Relaxed);
-        // Ordering: relaxed, here, in `distract` and in `attract`. A sum, of which no change is
-        // lost, and which publishes nothing: a yield point that just misses a change sees it the
-        // next time.
+        // Ordering: relaxed, here, in `require_look` and in `release_look`. A sum, of which no
+        // change is lost, and which publishes nothing: a yield point that just misses a change sees
+        // it the next time.
         self.hint.fetch_add(change, Relaxed);
     }
 
     /// Has every yield point ask from now on, even while a worker is idle.
-    pub(super) fn distract(&self) {
-        self.hint.fetch_sub(DISTRACTED, Relaxed);
+    pub(super) fn require_look(&self) {
+        self.hint.fetch_sub(LOOK_REQUIRED, Relaxed);
     }
 
-    /// Takes one `distract` back.
-    pub(super) fn attract(&self) {
-        self.hint.fetch_add(DISTRACTED, Relaxed);
+    /// Takes one `require_look` back.
+    pub(super) fn release_look(&self) {
+        self.hint.fetch_add(LOOK_REQUIRED, Relaxed);
     }
 }
 
@@ -514,11 +514,11 @@ mod tests {
                     }
                 }
                 3 if distractions < 4_097 => {
-                    idle.distract();
+                    idle.require_look();
                     distractions += 1;
                 }
                 4 if distractions > 0 => {
-                    idle.attract();
+                    idle.release_look();
                     distractions -= 1;
                 }
                 _ => {

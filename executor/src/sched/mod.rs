@@ -17,12 +17,12 @@ mod core;
 mod give_way;
 mod idle;
 mod injector;
-mod manners;
-mod pace;
+mod interrupts;
+mod look_timer;
 mod pinned;
 #[cfg(test)]
 mod pinned_models;
-mod polite;
+mod poll_state;
 mod rest;
 #[cfg(test)]
 mod rest_models;
@@ -42,9 +42,9 @@ use give_way::AlwaysAt;
 pub(crate) use give_way::{Outside, Settings};
 pub(crate) use idle::{CountedOut, IdleSet, Queued, SecondLook};
 pub(crate) use injector::Injector;
-pub(crate) use manners::{Manners, Way};
-pub(crate) use pace::{Due, Pace};
-pub(crate) use polite::PoliteSet;
+pub(crate) use interrupts::Interrupts;
+pub(crate) use look_timer::{Due, LookTimer};
+pub(crate) use poll_state::{PollState, Way};
 pub(crate) use slot::{PointerSized, Slot};
 pub(crate) use spares::{Move, Spare, Whereabouts, next_move};
 pub(crate) use yield_queue::{Entry, YieldQueue, Yielded};
@@ -110,7 +110,7 @@ pub(crate) struct Scheduler<T: PointerSized> {
     pub(crate) injector: Injector<T>,
     pub(crate) yielded: YieldQueue<T>,
     pub(crate) idle: IdleSet,
-    pub(crate) polite: PoliteSet,
+    pub(crate) interrupts: Interrupts,
     /// Every core that can is to give way, because the runtime closes. Set by `close`, never unset;
     /// read by every look for waiting work.
     closing: AtomicBool,
@@ -125,7 +125,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// cores, which are not in use, come last.
     pub(crate) fn new(workers: usize, settings: Settings) -> (Self, Vec<Local<T>>) {
         let spares = settings.spares;
-        let local = |index| Local::new(index, Manners::new(settings.wide_look_interval));
+        let local = |index| Local::new(index, PollState::new(settings.wide_look_interval));
         let locals: Vec<_> = (0..workers + spares).map(local).collect();
         let scheduler = Self {
             cores: locals.iter().map(|local| CachePadded::new(Remote::new(local))).collect(),
@@ -133,7 +133,7 @@ impl<T: PointerSized> Scheduler<T> {
             injector: Injector::new(),
             yielded: YieldQueue::new(),
             idle: IdleSet::new(workers, spares),
-            polite: PoliteSet::new(workers + spares, settings.clock),
+            interrupts: Interrupts::new(workers + spares, settings.clock),
             closing: AtomicBool::new(false),
             stuck: AtomicBool::new(false),
             settings,
@@ -169,7 +169,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// injector.
     #[inline]
     pub(crate) fn push_woken(&self, core: &Local<T>, task: T) -> Announce {
-        core.manners().disturb();
+        core.poll_state().disturb();
         match self.remote(core).slot.put(task) {
             None => Announce::NotNeeded,
             Some(displaced) if core.queue_is_long() => {
@@ -190,7 +190,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// this very task next, or it announces what its deque holds before it starts another
     /// ([`Self::before_poll`]).
     #[inline]
-    pub(crate) fn push_yielded(&self, core: &Local<T>, task: T) {
+    pub(crate) fn requeue(&self, core: &Local<T>, task: T) {
         self.push_back(core, task);
         core.set_unannounced(Quiet::Work);
     }
@@ -297,7 +297,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// give way. Returns a worker to unpark.
     #[inline]
     pub(crate) fn announce(&self) -> Option<usize> {
-        self.idle.announce(|| self.polite.interrupt_some())
+        self.idle.announce(|| self.interrupts.raise_some())
     }
 
     /// Notes whether a core with work in its queues is stuck in a poll. The monitor says so; a
@@ -404,7 +404,7 @@ impl<T: PointerSized> Scheduler<T> {
     pub(crate) fn found_work(&self) -> Option<usize> {
         let interrupt = || {
             if self.foreground_queued() {
-                self.polite.interrupt_some();
+                self.interrupts.raise_some();
             }
         };
         self.idle.found_work(|| self.queued(), interrupt)

@@ -12,10 +12,10 @@ impl<T: PointerSized> Scheduler<T> {
     /// unparked.
     pub(crate) fn push_pinned(&self, worker: usize, task: T) -> Option<usize> {
         self.core(worker).inbox.push(task);
-        // 1. Ordering: SeqCst fence, partner of those in `IdleSet::count_out` and `PoliteSet::arm`.
-        //    The push is before this fence, the looks at the worker after it. A worker that goes to
-        //    sleep, or begins something polite, says so before its fence and looks at its inbox
-        //    after it. So one sees the other.
+        // 1. Ordering: SeqCst fence, partner of those in `IdleSet::count_out` and
+        //    `Interrupts::arm`. The push is before this fence, the looks at the worker after it. A
+        //    worker that goes to sleep, or begins something polite, says so before its fence and
+        //    looks at its inbox after it. So one sees the other.
         fence(SeqCst);
         // 2. Asleep: it is woken, and no other worker would do.
         if self.idle.is_asleep(worker) && self.idle.remove(worker) {
@@ -25,7 +25,7 @@ impl<T: PointerSized> Scheduler<T> {
         //    give way even beside it.
         self.ask_to_yield(worker);
         if self.idle.nobody_idle() {
-            self.polite.interrupt_if_armed(worker);
+            self.interrupts.raise_if_armed(worker);
         }
         None
     }
@@ -35,7 +35,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// it that the yield point asks.
     pub(crate) fn push_pinned_here(&self, core: &Local<T>, task: T) {
         self.remote(core).inbox.push(task);
-        core.manners().disturb();
+        core.poll_state().disturb();
     }
 
     /// Queues a pinned task whose poll has just returned here. With `gives_way` it goes after

@@ -52,10 +52,10 @@ fn pinned_push_against_politeness() {
             move || assert!(scheduler.push_pinned(0, Box::new(1)).is_none(), "nobody is idle")
         });
         // As in `begin_polite` and `resume`.
-        scheduler.polite.arm(0);
+        scheduler.interrupts.arm(0);
         let seen = scheduler.has_pinned(&core);
         pusher.join().unwrap();
-        assert!(seen || scheduler.polite.is_interrupted(0), "it goes on beside a pinned task");
+        assert!(seen || scheduler.interrupts.is_raised(0), "it goes on beside a pinned task");
         drop(scheduler.take_pinned(&core));
     });
 }

@@ -35,13 +35,13 @@ impl<T: PointerSized> Scheduler<T> {
     /// to rest. A pinned task stays: it would have to wait for this very worker.
     #[inline]
     pub(super) fn leaves_to_lowered(&self, core: &Local<T>) -> bool {
-        self.idle.rests(core.index()) && !core.manners().runs_pinned()
+        self.idle.rests(core.index()) && !core.poll_state().runs_pinned()
     }
 
     /// Asks the polite polls on cores whose holders are to rest to return. Returns how many cores
     /// run something polite. `in_poll` tells which cores are in a poll: others may still be armed.
     pub(crate) fn ask_to_rest(&self, in_poll: impl Fn(usize) -> bool) -> usize {
-        let polite = |&core: &usize| in_poll(core) && self.polite.is_polite(core);
+        let polite = |&core: &usize| in_poll(core) && self.interrupts.is_polite(core);
         for core in (0..self.idle.resting()).filter(polite) {
             self.ask_to_return(core, self.core(core).polling());
         }
@@ -62,7 +62,7 @@ mod tests {
     fn a_worker_that_rests_leaves_the_yield_queue_to_the_others() {
         let (scheduler, locals) = two();
         assert_eq!(scheduler.set_resting(1), None);
-        scheduler.push_yielded_task(Yielded::Task(Box::new(1)), 0, || 0);
+        scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
         assert!(scheduler.resume(&locals[0]).is_none());
         assert!(scheduler.resume(&locals[1]).is_some());
     }
@@ -72,7 +72,7 @@ mod tests {
         let (scheduler, _locals) = two();
         let _ = scheduler.set_resting(1);
         let _idle = scheduler.idle.count_out(0, false);
-        scheduler.push_yielded_task(Yielded::Task(Box::new(1)), 0, || 0);
+        scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
         assert_eq!(scheduler.announce_yielded(), None, "it rests");
         assert!(!scheduler.anything_announced(), "so nothing waits for it");
         let _idle = scheduler.idle.count_out(1, false);
@@ -93,7 +93,7 @@ mod tests {
         let (scheduler, _locals) = two();
         let _ = scheduler.set_resting(2);
         let _idle = scheduler.idle.count_out(1, false);
-        scheduler.push_yielded_task(Yielded::Task(Box::new(1)), 0, || 0);
+        scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
         assert_eq!(scheduler.set_resting(1), Some(1));
     }
 
@@ -103,7 +103,7 @@ mod tests {
         let _ = scheduler.set_resting(1);
         let _idle = scheduler.idle.count_out(1, false);
         assert!(scheduler.idle.try_start_search());
-        scheduler.push_yielded_task(Yielded::Task(Box::new(1)), 0, || 0);
+        scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
         assert_eq!(scheduler.announce_yielded(), None, "one searches");
         let _idle = scheduler.idle.count_out(0, true);
         assert_eq!(scheduler.idle.second_look(0, Queued::Yielded), SecondLook::Park(Some(1)));
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(scheduler.ask_to_rest(|core| core == 0), 1);
         assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Park));
         assert!(scheduler.has_returned(0));
-        core.manners().set_pinned(true);
+        core.poll_state().set_pinned(true);
         scheduler.begin_poll(core, Source::Queue, false, false);
         assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), None);
     }

@@ -123,7 +123,7 @@ fn yield_against_end_of_rest() {
         let pusher = thread::spawn({
             let scheduler = scheduler.clone();
             move || {
-                scheduler.push_yielded_task(Yielded::Task(Box::new(1)), 0, || 0);
+                scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
                 scheduler.announce_yielded()
             }
         });

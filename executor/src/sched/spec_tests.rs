@@ -159,7 +159,7 @@ fn l4_f3_the_injector_is_served_every_61st_tick_however_much_is_queued_locally()
     let place = (1..=61).find(|_| {
         let (task, _) = scheduler.next(&cores[0]).expect("there is always something");
         let injected = *task == 1_000;
-        scheduler.push_yielded(&cores[0], task);
+        scheduler.requeue(&cores[0], task);
         injected
     });
     assert_eq!(place, Some(61));
@@ -303,7 +303,7 @@ fn f4_the_slot_runs_on_when_nothing_else_waits_with_a_fresh_budget() {
 fn a_task_that_yields_goes_behind_everything_queued() {
     let (scheduler, cores) = with_queued(1, 3);
     let (first, _) = scheduler.next(&cores[0]).expect("three are queued");
-    scheduler.push_yielded(&cores[0], first);
+    scheduler.requeue(&cores[0], first);
     let order: Vec<_> =
         std::iter::from_fn(|| scheduler.next(&cores[0])).map(|(task, _)| *task).collect();
     assert_eq!(order, [1, 2, 0]);
@@ -318,7 +318,7 @@ fn a_yielded_task_is_announced_before_another_is_polled() {
     let (first, _) = scheduler.next(&cores[0]).expect("one is queued");
     assert_eq!(scheduler.before_poll(&cores[0]), None, "nothing is left behind");
     cores[0].deque().push(Box::new(1));
-    scheduler.push_yielded(&cores[0], first);
+    scheduler.requeue(&cores[0], first);
     assert!(scheduler.next(&cores[0]).is_some());
     assert_eq!(scheduler.before_poll(&cores[0]), Some(1), "the yielded task is up for taking");
 }
@@ -329,13 +329,13 @@ fn an_overdue_task_leaves_again_at_its_first_yield_point() {
     let settings = Settings { yield_patience: Some(10), ..Settings::default() };
     let (scheduler, cores) = Scheduler::<Task>::new(1, settings);
     let core = &cores[0];
-    scheduler.push_yielded_task(Yielded::Task(Box::new(7)), 0, || 0);
+    scheduler.push_to_yield_queue(Yielded::Task(Box::new(7)), 0, || 0);
     core.deque().push(Box::new(1));
     let overdue = (0..100).find_map(|_| {
         let overdue = scheduler.take_overdue(core, || 100).map(|entry| entry.yielded);
         if overdue.is_none() {
             let (task, _) = scheduler.next(core).expect("one is always queued");
-            scheduler.push_yielded(core, task);
+            scheduler.requeue(core, task);
         }
         overdue
     });
@@ -371,7 +371,7 @@ fn a_request_that_was_answered_is_not_passed_on() {
     }
     scheduler.injector.push(Box::new(1));
     assert_eq!(scheduler.announce(), None);
-    let asked = || (0..8).filter(|&core| scheduler.polite.is_interrupted(core)).collect::<Vec<_>>();
+    let asked = || (0..8).filter(|&core| scheduler.interrupts.is_raised(core)).collect::<Vec<_>>();
     assert_eq!(asked(), [0, 1]);
     let (_, source) = scheduler.next(&cores[0]).expect("it is in the injector");
     scheduler.begin_poll(&cores[0], source, false, false);
@@ -495,7 +495,7 @@ fn look_as_the_monitor(scheduler: &Scheduler<Task>) {
 #[test]
 fn cores_that_help_each_other_come_to_the_injector_and_to_their_own_work() {
     let (scheduler, cores) = with_queued(2, 8);
-    (8..16).for_each(|task| scheduler.push_yielded(&cores[1], Box::new(task)));
+    (8..16).for_each(|task| scheduler.requeue(&cores[1], Box::new(task)));
     scheduler.injector.push(Box::new(1_000));
     let mut seen = Vec::new();
     for turn in 0..2 * INJECTOR_TICK {
@@ -506,7 +506,7 @@ fn cores_that_help_each_other_come_to_the_injector_and_to_their_own_work() {
         let (task, _) = scheduler.next(core).expect("there is always something");
         assert_ne!(core.tick(), before, "every poll has a number of its own");
         seen.push(*task);
-        scheduler.push_yielded(core, task);
+        scheduler.requeue(core, task);
     }
     assert!(seen.contains(&1_000));
     assert!((0..16).all(|task| seen.contains(&task)), "{seen:?}");

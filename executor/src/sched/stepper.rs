@@ -181,7 +181,7 @@ impl Stepper {
     fn push_from_outside(&mut self, task: Box<Task>) -> Push {
         if task.background && self.scheduler.defers_background() {
             self.books.insert(task.id, Place::Yielded);
-            self.scheduler.push_yielded_task(Yielded::Task(task), 0, || self.now);
+            self.scheduler.push_to_yield_queue(Yielded::Task(task), 0, || self.now);
             Push::Yielded
         } else {
             self.scheduler.injector.push(task);
@@ -387,7 +387,7 @@ impl Stepper {
             if task.background && defers {
                 return State::GiveWay(task, Way::Park);
             }
-            self.scheduler.push_yielded(core, Box::new(Task { ..*task }));
+            self.scheduler.requeue(core, Box::new(Task { ..*task }));
             self.books.moves(
                 task.id,
                 |from| from == Place::Running(index),
@@ -395,7 +395,7 @@ impl Stepper {
             );
             State::Choose
         } else if dice < spawn + yields + yield_points {
-            let asked = self.scheduler.polite.is_interrupted(index);
+            let asked = self.scheduler.interrupts.is_raised(index);
             self.interrupted += usize::from(asked);
             // A worker that is to rest was asked to return: its yield points ask even while one is
             // idle.
@@ -408,8 +408,8 @@ impl Stepper {
                 true => match self.scheduler.yield_point(core, &AlwaysAt(self.now)) {
                     // The future is dropped in the same poll.
                     Some(way) if self.rng.u8(..8) == 0 => {
-                        core.manners().ask(way);
-                        core.manners().take_back();
+                        core.poll_state().ask(way);
+                        core.poll_state().take_back();
                         State::Polling(task)
                     }
                     Some(way) => State::GiveWay(task, way),
@@ -433,7 +433,7 @@ impl Stepper {
         let core = &self.workers[index].core;
         if child.background && self.scheduler.defers_background() {
             self.books.insert(child.id, Place::Yielded);
-            self.scheduler.push_yielded_task(Yielded::Task(child), 0, || self.now);
+            self.scheduler.push_to_yield_queue(Yielded::Task(child), 0, || self.now);
             return State::Announce(task, Push::Yielded);
         }
         let last = std::mem::replace(&mut self.slots[index], child.id);
@@ -499,11 +499,11 @@ impl Stepper {
         );
         // The second rule of `yielding.md`: beside work that waits, polite tasks go on only if one
         // of them has been asked.
-        let polite = &self.scheduler.polite;
+        let polite = &self.scheduler.interrupts;
         let mut cores = 0..self.workers.len();
         if all_poll && !about_to && cores.clone().any(|core| polite.is_armed(core)) {
             let knows = |core: usize| {
-                polite.is_interrupted(core) || self.workers[core].core.manners().is_unanswered()
+                polite.is_raised(core) || self.workers[core].core.poll_state().is_unanswered()
             };
             assert!(
                 self.books.waiting == 0 || cores.any(knows),

@@ -3,8 +3,8 @@
 
 use super::{Hold, Stop, Worker};
 use crate::blocking::Loan;
+use crate::call_sites::{CALLS, CallSite, Expect, LONG_CALL};
 use crate::runtime::{Phase, Shared, context};
-use crate::sites::{CALLS, Expect, LONG_CALL, Site};
 use giveway_budget::{exhaust, without_budget};
 use giveway_io::driver;
 use giveway_yield::host::renew_signs;
@@ -29,7 +29,7 @@ pub(crate) fn stand_in(shared: &Arc<Shared>, core: usize, loan: Loan) {
         }
         Stop::Lost(loan) => {
             worker.poll_ended_away(loan);
-            shared.crew.forget_away(core, loan);
+            shared.pool.forget_away(core, loan);
         }
         // The home thread goes on with the core, and is counted at the gate for it.
         Stop::GivenBack if !shared.is_spare(core) => {}
@@ -57,8 +57,8 @@ impl Worker {
 
     /// Runs `f`, which may block, without the core. `site` says how long it is likely to take.
     /// Without a site no thread is sent for the core before [`Self::about_to_wait`].
-    pub(crate) fn lend<R>(&self, site: Option<&'static Site>, f: impl FnOnce() -> R) -> R {
-        let expect = site.map_or(Expect::Short, Site::expect);
+    pub(crate) fn lend<R>(&self, site: Option<&'static CallSite>, f: impl FnOnce() -> R) -> R {
+        let expect = site.map_or(Expect::Short, CallSite::expect);
         let since = (expect != Expect::Short).then(Instant::now);
         let scheduler = &self.shared.scheduler;
         let somebody_idle = !scheduler.idle.nobody_idle();
@@ -70,7 +70,7 @@ impl Worker {
         // Read while the core is held, for as long as the poll goes on without it.
         let (id, class) = (self.running_id().expect("a task runs here"), self.class());
         self.left_tick.set(self.core().tick());
-        self.left_asked.set(self.core().manners().times_asked());
+        self.left_asked.set(self.core().poll_state().times_asked());
         // L1 comes before L2: the thread gives up its worker and its shard of timers before another
         // thread can take the core. It gets them back after L4, only if it has the core again.
         // `Cell`s, because both ends are closures, and the second one also runs if `f` panics.
@@ -170,7 +170,7 @@ impl Worker {
     /// Ends a poll that has lost its core, after its task was queued or dropped. The thread leaves
     /// the gate, which was joined for it when its core was taken (T1).
     pub(super) fn poll_ended_away(&self, loan: Loan) {
-        self.shared.crew.poll_ended(self.index, loan);
+        self.shared.pool.poll_ended(self.index, loan);
         self.shared.leave_after_poll(|| {
             if self.home {
                 self.drop_pinned();

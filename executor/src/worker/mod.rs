@@ -124,7 +124,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
                     worker.drop_pinned();
                     break Some(loan);
                 }
-                worker.shared.crew.forget_away(index, loan);
+                worker.shared.pool.forget_away(index, loan);
                 stop = worker.at_work(|| ());
             }
             Stop::GivenBack => unreachable!("a home thread gives its core to nobody"),
@@ -140,7 +140,7 @@ pub(crate) fn run(shared: Arc<Shared>, index: usize) {
             worker.tally().rest(worker.shared.now());
             worker.shared.gate.core_ended(index);
         }
-        Some(loan) => worker.shared.crew.forget_away(index, loan),
+        Some(loan) => worker.shared.pool.forget_away(index, loan),
     }
 }
 
@@ -180,7 +180,7 @@ fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
         // freed.
         runnable.metadata().set_mark(Mark::QUEUED);
         // If the poll was on this thread, a lowered one, the thread queues the task on its next
-        // visit to the queue of its crew.
+        // visit to the queue of its pool.
         let elsewhere =
             if info.woken_while_running { context::leave_again(runnable) } else { Some(runnable) };
         return elsewhere.into_iter().for_each(|runnable| shared.push_lowered(runnable));
@@ -190,7 +190,7 @@ fn schedule_from_outside(runnable: Runnable, info: ScheduleInfo) {
     if info.woken_while_running && context::with_away(|away| away.is_some_and(gives_way)) {
         // The poll has lost its core, and one of its yield points wants to give way.
         shared.meter.yield_point_outside(true);
-        shared.push_yielded(Yielded::Task(runnable));
+        shared.push_to_yield_queue(Yielded::Task(runnable));
     } else {
         shared.inject(runnable);
     }
@@ -300,7 +300,7 @@ impl Worker {
 
     #[inline]
     pub(crate) fn runs_background(&self) -> bool {
-        self.core().manners().runs_background()
+        self.core().poll_state().runs_background()
     }
 
     /// Returns the class of the task that runs here.
@@ -409,7 +409,7 @@ impl Worker {
     /// Puts a pinned task whose poll has just returned at the back of its inbox. If the task gives
     /// way, what else is queued now goes first.
     pub(crate) fn pinned_again(&self, runnable: Runnable) {
-        let gives_way = self.core().manners().asked().is_some();
+        let gives_way = self.core().poll_state().asked().is_some();
         if gives_way {
             Tally::count(&self.tally().yields_taken);
             runnable.metadata().set_swapped();
@@ -451,7 +451,7 @@ impl Worker {
         // 2. The yield point that asked says how the task gives way. A task that was not asked goes
         // to the back of the deque, but for a background task while every worker is busy or some
         // rest: it waits in the yield queue, as when any other waker makes it runnable.
-        let way = match self.core().manners().asked() {
+        let way = match self.core().poll_state().asked() {
             Some(way) => {
                 Tally::count(&self.tally().yields_taken);
                 way
@@ -459,7 +459,7 @@ impl Worker {
             None if runnable.metadata().is_background() && scheduler.defers_background() => {
                 Way::Park
             }
-            None => return scheduler.push_yielded(self.core(), runnable),
+            None => return scheduler.requeue(self.core(), runnable),
         };
         // 3. The mark comes before the push: once the task is queued, its mark belongs to the
         // thread that takes it.

@@ -91,7 +91,7 @@ impl Worker {
     #[cold]
     fn look_beyond(&self) {
         let (reactor, interval) =
-            (&self.shared.reactor, self.core().manners().pace.reactor_interval());
+            (&self.shared.reactor, self.core().poll_state().look_timer.reactor_interval());
         let now = self.shared.now();
         let busy_for =
             self.counting_since.replace(Some(now)).map_or(0, |since| now.saturating_sub(since));

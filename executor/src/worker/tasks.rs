@@ -1,9 +1,9 @@
 //! The loop of a worker: what it runs next, and how it polls it.
 
 use super::{Hold, Stop, Worker, spin};
+use crate::call_sites::{Expect, POLLS};
 use crate::runtime::{Phase, context};
 use crate::sched::{Entry, Source, Yielded};
-use crate::sites::{Expect, POLLS};
 use crate::task::{Mark, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::paced_poll_begins;
@@ -90,7 +90,7 @@ impl Worker {
         let (meta, shared) = (task.metadata(), &self.shared);
         // A poll of an aborted task ends at once. In the child of a fork there are no other
         // threads.
-        let elsewhere = || meta.is_aborted() || shared.birth.is_elsewhere();
+        let elsewhere = || meta.is_aborted() || shared.process.in_forked_child();
         if !meta.may_be_lowered() || !shared.preempts_background() || elsewhere() {
             return self.poll_apart(task, source);
         }
@@ -99,7 +99,7 @@ impl Worker {
             Expect::Short => {
                 self.poll_apart(task, source);
                 if self.hold.get() == Hold::Core
-                    && shared.scheduler.polite.unanswered_for(self.index) > LATE
+                    && shared.scheduler.interrupts.unanswered_for(self.index) > LATE
                 {
                     // Either the poll had no yield point for that long, or its thread had no CPU.
                     // The next polls from this place are watched, which tells the two apart.
@@ -165,7 +165,7 @@ impl Worker {
         {
             let took = self.shared.now().saturating_sub(began);
             self.tally().polled(took);
-            if took > self.core().manners().pace.reactor_interval() {
+            if took > self.core().poll_state().look_timer.reactor_interval() {
                 // The poll was long, so the count of polls says little about the last look at the
                 // reactor. The worker looks next.
                 self.polls_to_look.set(1);
@@ -181,7 +181,7 @@ impl Worker {
         // 1. What this poll may be asked. `set_pinned` comes first, because `begin_poll` reads it.
         // `begin_poll` clears what was asked of the poll before, arms or disarms the core, and
         // passes on a request that nothing here will answer. Last, it publishes the tick.
-        self.core().manners().set_pinned(meta.is_pinned());
+        self.core().poll_state().set_pinned(meta.is_pinned());
         scheduler.begin_poll(self.core(), source, background, swapped);
         // 2. No idle worker can run what is in the inbox, so a polite task has to give way to it
         // beside an idle worker too: its first yield point asks. Every poll looks anew, because the
@@ -237,7 +237,7 @@ impl Worker {
         // A poll that was cut short by an interrupt has not spent its budget. What it was cut short
         // for, the task in the slot, starts with a fresh one. This is read before the next
         // `begin_poll` clears the flag.
-        let cut_short = scheduler.polite.is_interrupted(self.index());
+        let cut_short = scheduler.interrupts.is_raised(self.index());
         self.budget_left.set(if cut_short { OPERATIONS } else { left.unwrap_or(0) });
         if rationed && left == Some(0) {
             self.adapt_ration();
@@ -328,7 +328,8 @@ impl Worker {
     /// each would take 2.6 ms.
     #[cold]
     fn adapt_ration(&self) {
-        let (ration, bearable) = (self.ration.get(), self.core().manners().pace.reactor_interval());
+        let (ration, bearable) =
+            (self.ration.get(), self.core().poll_state().look_timer.reactor_interval());
         let alone = self.shared.reactor.alone_for();
         if alone > 2 * bearable {
             self.ration.set((ration / 2).max(1));

@@ -8,7 +8,7 @@
 
 use super::addr::Addrs;
 use crate::current;
-use crate::fork::{self, Birth, PerProcess};
+use crate::fork::{self, PerProcess, Process};
 use crate::proxy::on_behalf;
 use crate::reactor::{Reactor, wake_all};
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ impl Drop for Awaited {
 pub struct LookUp {
     slot: Arc<Mutex<Slot>>,
     /// The process whose threads answer.
-    birth: Birth,
+    process: Process,
 }
 
 /// What a look-up and its job share. The thread of the job writes the answer, the future takes it.
@@ -99,7 +99,7 @@ struct Slot {
 impl LookUp {
     fn new(awaited: Option<Awaited>) -> Self {
         let slot = Slot { awaited, ..Slot::default() };
-        Self { slot: Arc::new(Mutex::new(slot)), birth: Birth::here() }
+        Self { slot: Arc::new(Mutex::new(slot)), process: Process::current() }
     }
 }
 
@@ -107,7 +107,7 @@ impl Future for LookUp {
     type Output = io::Result<Addrs>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.birth.is_elsewhere() {
+        if self.process.in_forked_child() {
             return Poll::Ready(Err(fork::no_threads()));
         }
         // The waker is cloned before the lock is taken, and the old one is dropped after it is
@@ -131,7 +131,7 @@ impl Future for LookUp {
 impl Drop for LookUp {
     fn drop(&mut self) {
         // In the child of a fork, the lock may be held by a thread that exists only in the parent.
-        if !self.birth.is_elsewhere() {
+        if !self.process.in_forked_child() {
             // The waker is dropped here, and not on the thread that comes to the job, because it is
             // the user's code.
             let left = on_behalf(|| {

@@ -134,7 +134,7 @@ impl Timer {
         {
             return true;
         }
-        if self.shard.is_elsewhere() {
+        if self.shard.in_forked_child() {
             return false;
         }
         let to = timer::Timer { serial: deferred::next_serial(), deadline };
@@ -152,7 +152,7 @@ impl Timer {
     fn wakes(&self, waker: &Waker) -> bool {
         match self.deferred {
             Some(place) if deferred::has(place, self.serial) => scope::defers_to(waker).is_some(),
-            _ => !self.shard.is_elsewhere() && self.shard.update(self.serial, waker),
+            _ => !self.shard.in_forked_child() && self.shard.update(self.serial, waker),
         }
     }
 }
@@ -161,7 +161,7 @@ impl Drop for Timer {
     #[inline]
     fn drop(&mut self) {
         if !self.deferred.is_some_and(|place| deferred::cancel(place, self.serial))
-            && !self.shard.is_elsewhere()
+            && !self.shard.in_forked_child()
         {
             self.shard.remove(self.serial, self.deferred.is_some());
         }

@@ -110,9 +110,9 @@ impl Stepper {
         self.unpark(woken);
         let core = self.scheduler.core(index);
         assert!(core.slot.is_empty_relaxed() && core.deque_len() == 0, "something is left behind");
-        let polite = &self.scheduler.polite;
+        let polite = &self.scheduler.interrupts;
         assert!(
-            !polite.is_armed(index) && !polite.is_interrupted(index),
+            !polite.is_armed(index) && !polite.is_raised(index),
             "a core that nobody holds may be asked"
         );
         self.scheduler.has_returned(index);

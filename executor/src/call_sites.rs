@@ -48,27 +48,27 @@ pub(crate) enum Expect {
 }
 
 /// A table of places.
-pub(crate) struct Sites {
-    entries: [Site; ENTRIES],
+pub(crate) struct CallSites {
+    entries: [CallSite; ENTRIES],
     /// How many short ones it takes, but for the last, until a long one is forgiven.
     forgiven_after: u8,
 }
 
 /// The places that make blocking calls.
-pub(crate) static CALLS: Sites = Sites::new(4);
+pub(crate) static CALLS: CallSites = CallSites::new(4);
 
 /// The places that spawn background tasks.
-pub(crate) static POLLS: Sites = Sites::new(64);
+pub(crate) static POLLS: CallSites = CallSites::new(64);
 
-impl Sites {
+impl CallSites {
     const fn new(forgiven_after: u8) -> Self {
         assert!(forgiven_after <= u8::MAX - IS_LONG);
-        Self { entries: [const { Site::new() }; ENTRIES], forgiven_after }
+        Self { entries: [const { CallSite::new() }; ENTRIES], forgiven_after }
     }
 
     /// Returns the entry of this place. If it has none, it takes one.
     #[inline]
-    pub(crate) fn at(&self, location: &'static Location<'static>) -> &Site {
+    pub(crate) fn at(&self, location: &'static Location<'static>) -> &CallSite {
         // The key is what the location says, and not its address: the compiler may make several
         // copies of one. The name of the file is compared only if the address differs.
         let key = u64::from(location.line()) << 32
@@ -81,13 +81,13 @@ impl Sites {
 
     /// Makes a place new again, because one that came from there may have been long.
     #[cold]
-    pub(crate) fn doubt(&self, site: &Site) {
+    pub(crate) fn doubt(&self, site: &CallSite) {
         site.score.store(0, Relaxed);
     }
 
     /// Notes that one that came from a place has ended, or is known to be long.
     #[cold]
-    pub(crate) fn learn(&self, site: &Site, long: bool) {
+    pub(crate) fn learn(&self, site: &CallSite, long: bool) {
         let score = match site.score.load(Relaxed) {
             _ if long => IS_LONG + self.forgiven_after,
             IS_LONG => 0,
@@ -100,8 +100,8 @@ impl Sites {
 
 /// Takes the entry that is missed least, for a place that has none.
 #[cold]
-fn take<'a>(choice: &'a [Site], location: &'static Location<'static>) -> &'a Site {
-    let missed = |site: &&Site| match site.expect() {
+fn take<'a>(choice: &'a [CallSite], location: &'static Location<'static>) -> &'a CallSite {
+    let missed = |site: &&CallSite| match site.expect() {
         _ if site.location.load(Relaxed).is_null() => 0,
         Expect::Unknown => 1,
         Expect::Short => 2,
@@ -113,7 +113,7 @@ fn take<'a>(choice: &'a [Site], location: &'static Location<'static>) -> &'a Sit
 }
 
 /// An entry of the table: a place in the program.
-pub(crate) struct Site {
+pub(crate) struct CallSite {
     /// The place, or null. Written by the thread that takes the entry, read by every thread that
     /// looks a place up.
     location: AtomicPtr<Location<'static>>,
@@ -123,7 +123,7 @@ pub(crate) struct Site {
     score: AtomicU8,
 }
 
-impl Site {
+impl CallSite {
     const fn new() -> Self {
         Self { location: AtomicPtr::new(ptr::null_mut()), score: AtomicU8::new(0) }
     }
@@ -162,13 +162,13 @@ mod tests {
     use super::*;
     use std::sync::LazyLock;
 
-    fn trust(sites: &Sites, site: &Site) {
+    fn trust(sites: &CallSites, site: &CallSite) {
         (0..TRUSTED).for_each(|_| sites.learn(site, false));
     }
 
     #[test]
     fn a_place_is_trusted_after_some_short_ones() {
-        let sites = Sites::new(4);
+        let sites = CallSites::new(4);
         let site = sites.at(Location::caller());
         for _ in 0..TRUSTED {
             assert_eq!(site.expect(), Expect::Unknown);
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn one_long_one_makes_a_place_long_and_some_short_ones_make_it_new() {
         for forgiven_after in [4, 64] {
-            let sites = Sites::new(forgiven_after);
+            let sites = CallSites::new(forgiven_after);
             let site = sites.at(Location::caller());
             trust(&sites, site);
             sites.learn(site, true);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn each_place_has_an_entry_and_keeps_it() {
-        let (sites, here) = (Sites::new(4), Location::caller());
+        let (sites, here) = (CallSites::new(4), Location::caller());
         sites.learn(sites.at(here), true);
         assert!(ptr::eq(sites.at(here), sites.at(here)));
         assert_eq!(sites.at(here).expect(), Expect::Long);
@@ -204,7 +204,7 @@ mod tests {
     fn copies_of_a_place_have_one_entry() {
         static PLACE: LazyLock<&Location<'static>> = LazyLock::new(|| Location::caller());
         static COPY: LazyLock<Location<'static>> = LazyLock::new(|| **PLACE);
-        let sites = Sites::new(4);
+        let sites = CallSites::new(4);
         assert!(!ptr::eq(*PLACE, &*COPY));
         sites.learn(sites.at(*PLACE), true);
         assert_eq!(sites.at(&COPY).expect(), Expect::Long);
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_place_without_an_entry_takes_one_that_is_free_or_new_or_short_in_this_order() {
-        let (sites, here) = (Sites::new(4), Location::caller());
+        let (sites, here) = (CallSites::new(4), Location::caller());
         let choice = &sites.entries[..WAYS];
         let [long, short, new, free] = choice else { panic!("four ways") };
         for site in [long, short, new] {

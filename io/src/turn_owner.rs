@@ -31,9 +31,9 @@ pub(crate) enum Who {
 /// What the holder of the turn has said: a [`Who`]. Written by the holder, under the lock of the
 /// turn; read by threads that find the turn taken.
 #[derive(Debug)]
-pub(crate) struct Holder(AtomicU8);
+pub(crate) struct TurnOwner(AtomicU8);
 
-impl Holder {
+impl TurnOwner {
     /// Makes the word of a turn that is free.
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(Who::Passes as u8))
@@ -77,7 +77,7 @@ mod models {
     /// make a thread wait that only tries.
     struct Turn {
         taken: AtomicBool,
-        holder: Holder,
+        turn_owner: TurnOwner,
     }
 
     impl Turn {
@@ -88,13 +88,13 @@ mod models {
 
         fn look(&self, who: Who) {
             if self.try_take() {
-                self.holder.is(who);
+                self.turn_owner.is(who);
                 self.give_back();
             }
         }
 
         fn give_back(&self) {
-            self.holder.is(Who::Passes);
+            self.turn_owner.is(Who::Passes);
             // Ordering: as std's lock.
             self.taken.store(false, Release);
         }
@@ -104,10 +104,10 @@ mod models {
         fn sleeps_outside(&self) -> bool {
             for _ in 0..2 {
                 if self.try_take() {
-                    self.holder.is(Who::Waits);
+                    self.turn_owner.is(Who::Waits);
                     return false;
                 }
-                if self.holder.ask() != Who::Passes {
+                if self.turn_owner.ask() != Who::Passes {
                     return true;
                 }
                 thread::yield_now();
@@ -126,7 +126,8 @@ mod models {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
-            let turn = Arc::new(Turn { taken: AtomicBool::new(false), holder: Holder::new() });
+            let turn =
+                Arc::new(Turn { taken: AtomicBool::new(false), turn_owner: TurnOwner::new() });
             let passer = thread::spawn({
                 let turn = turn.clone();
                 move || turn.look(Who::Passes)

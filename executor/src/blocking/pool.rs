@@ -39,9 +39,9 @@ use std::time::{Duration, Instant};
 /// blocks every now and then finds it there.
 const LAST_STAYS: u32 = 20;
 
-/// How a crew is made up.
+/// How a pool is made up.
 #[derive(Debug, Clone)]
-pub(crate) struct Articles {
+pub(crate) struct PoolConfig {
     pub(crate) thread_name: String,
     pub(crate) stack_size: Option<usize>,
     /// The most threads that run jobs, not counting those that stand in for workers.
@@ -56,7 +56,7 @@ pub(crate) struct Articles {
     pub(crate) kind: Kind,
 }
 
-/// What the threads of a crew are for.
+/// What the threads of a pool are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Blocking jobs, and standing in for workers.
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// What a thread of the crew is called for.
+/// What a thread of the pool is called for.
 enum Duty {
     Job(Runnable),
     /// Drops a job that the shutdown has given up on.
@@ -100,7 +100,7 @@ struct Unserved {
     error: io::Error,
 }
 
-/// What a thread of the crew does next.
+/// What a thread of the pool does next.
 enum Next {
     Duty(Duty),
     /// Waits to be called, for this many times as long as a thread is kept.
@@ -124,15 +124,15 @@ pub(crate) struct Work {
 
 /// How many jobs and threads there are.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Census {
+pub(crate) struct PoolStats {
     pub(crate) queued: usize,
     pub(crate) running: usize,
     pub(crate) threads: usize,
 }
 
 /// The blocking threads of one runtime.
-pub(crate) struct Crew {
-    articles: Articles,
+pub(crate) struct Pool {
+    config: PoolConfig,
     /// Guards everything that the threads share. No user code runs under it.
     state: Mutex<State>,
     /// Notified when a thread has ended or is away no more: what [`Self::wait_ended`] waits for.
@@ -155,7 +155,7 @@ struct State {
     loans: VecDeque<(usize, Loan)>,
     /// The jobs that were accepted and wait for a thread.
     jobs: VecDeque<Runnable>,
-    /// The jobs that the shutdown has given up on, for a thread of the crew to drop.
+    /// The jobs that the shutdown has given up on, for a thread of the pool to drop.
     given_up: VecDeque<Runnable>,
     /// The threads that wait for a duty. The last is called first.
     idle: Vec<(u64, Arc<Parker>)>,
@@ -165,18 +165,18 @@ struct State {
     standing_in: usize,
     /// How many of those are in a job.
     running: usize,
-    /// How many jobs may run beyond [`Articles::most`], because jobs wait and none was begun for
+    /// How many jobs may run beyond [`PoolConfig::most`], because jobs wait and none was begun for
     /// long.
     relief: usize,
     /// The threads that have not ended.
     members: HashMap<u64, Member>,
     /// Polls that go on without a core, and home threads that wait for theirs.
     away: HashMap<(usize, Loan), Away>,
-    /// Handles of threads that are about to end, for [`Crew::take_handles`].
+    /// Handles of threads that are about to end, for [`Pool::take_handles`].
     retired: Vec<JoinHandle<()>>,
     /// The number of the next thread.
     next: u64,
-    /// Whether the crew accepts no more jobs. Those that it accepted before still run.
+    /// Whether the pool accepts no more jobs. Those that it accepted before still run.
     closed: bool,
 }
 
@@ -199,10 +199,10 @@ struct Member {
     doing: Option<Work>,
 }
 
-impl Crew {
-    pub(crate) fn new(articles: Articles) -> Self {
+impl Pool {
+    pub(crate) fn new(config: PoolConfig) -> Self {
         Self {
-            articles,
+            config,
             state: Mutex::default(),
             one_fewer: Condvar::new(),
             stalled: AtomicBool::new(false),
@@ -227,7 +227,7 @@ impl Crew {
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        self.articles.kind
+        self.config.kind
     }
 
     /// Returns whether any thread was in a job a moment ago.
@@ -247,7 +247,7 @@ impl Crew {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job. Gives it back if the crew is closed.
+    /// Queues a job. Gives it back if the pool is closed.
     pub(crate) fn submit(&self, shared: &Arc<Shared>, job: Runnable) -> Result<(), Runnable> {
         on_behalf(|| self.queue(shared, job)).map(|unserved| self.refuse(shared, unserved))
     }
@@ -260,7 +260,7 @@ impl Crew {
         state.jobs.push_back(job);
         self.publish(&state);
         if state.running < self.most_running(&state) {
-            return Ok(self.call_one(shared, state, self.articles.prompt.min(self.articles.most)));
+            return Ok(self.call_one(shared, state, self.config.prompt.min(self.config.most)));
         }
         // A thread that is done with its job takes this one. The monitor starts one more if none
         // is.
@@ -269,7 +269,7 @@ impl Crew {
         Ok(None)
     }
 
-    /// Sends a thread of the crew for a core. If no thread can be had, the lender keeps its core.
+    /// Sends a thread of the pool for a core. If no thread can be had, the lender keeps its core.
     pub(crate) fn send_stand_in(&self, shared: &Arc<Shared>, core: usize, loan: Loan) {
         let unserved = on_behalf(|| {
             let mut state = self.lock();
@@ -316,7 +316,7 @@ impl Crew {
     }
 
     fn most_threads(&self, shared: &Shared) -> usize {
-        self.articles.most_with_relief.saturating_mul(2).saturating_add(shared.posts.len())
+        self.config.most_with_relief.saturating_mul(2).saturating_add(shared.posts.len())
     }
 
     /// Returns whether jobs wait that no thread was free to take.
@@ -347,7 +347,7 @@ impl Crew {
 
     /// Returns how many jobs may run at a time.
     fn most_running(&self, state: &State) -> usize {
-        self.articles.most + state.relief
+        self.config.most + state.relief
     }
 
     /// Returns how many jobs were begun.
@@ -358,10 +358,10 @@ impl Crew {
     /// Lets one more job run than usual, until none waits. No thread has come back for a job for
     /// long, and the running jobs may wait for queued ones. Only the monitor may call this.
     ///
-    /// A closed crew may be in the same state, because the jobs that it has accepted still run.
+    /// A closed pool may be in the same state, because the jobs that it has accepted still run.
     pub(crate) fn relieve(&self, shared: &Arc<Shared>) {
         let mut state = self.lock();
-        if state.jobs.is_empty() || self.most_running(&state) >= self.articles.most_with_relief {
+        if state.jobs.is_empty() || self.most_running(&state) >= self.config.most_with_relief {
             return;
         }
         state.relief += 1;
@@ -373,10 +373,10 @@ impl Crew {
     /// Starts a thread. If the OS refuses it, returns what is left for the caller to
     /// [refuse](Self::refuse).
     fn start(&self, shared: &Arc<Shared>, number: u64) -> Option<Unserved> {
-        let kind = self.articles.kind;
-        let name = format!("{}-{}{number}", self.articles.thread_name, kind.suffix());
+        let kind = self.config.kind;
+        let name = format!("{}-{}{number}", self.config.thread_name, kind.suffix());
         let mut thread = thread::Builder::new().name(name);
-        if let Some(bytes) = self.articles.stack_size {
+        if let Some(bytes) = self.config.stack_size {
             thread = thread.stack_size(bytes);
         }
         let serving = shared.clone();
@@ -423,7 +423,7 @@ impl Crew {
 
     /// Ends the jobs that no thread is sure to take.
     ///
-    /// Called with no lock held, by the thread that called the crew, because it runs destructors.
+    /// Called with no lock held, by the thread that called the pool, because it runs destructors.
     fn refuse(&self, shared: &Arc<Shared>, unserved: Option<Unserved>) {
         let Some(Unserved { jobs, given_up, error }) = unserved else { return };
         // What a destructor spawns is for this runtime to take or to refuse, and not for the
@@ -431,7 +431,7 @@ impl Crew {
         let _inside = context::Entered::new(shared.clone());
         drop(given_up);
         for job in jobs {
-            match self.articles.kind {
+            match self.config.kind {
                 // Workers poll these tasks then, and the OS does not preempt them.
                 Kind::Lowered => shared.raise(job),
                 Kind::Blocking | Kind::Background => refuse(job, &error),
@@ -458,7 +458,7 @@ impl Crew {
                 Next::Wait { patience } => patience,
             };
             let deadline =
-                Instant::now().checked_add(self.articles.keep_alive.saturating_mul(patience));
+                Instant::now().checked_add(self.config.keep_alive.saturating_mul(patience));
             let called = match deadline {
                 Some(deadline) => parker.park_until(deadline),
                 None => {
@@ -506,7 +506,7 @@ impl Crew {
             state.doing(me, Some(Work::of(&job)));
             return Next::Duty(Duty::Drop(job));
         }
-        // 4. The end, when nothing is left. Idle threads do not wait for a closed crew.
+        // 4. The end, when nothing is left. Idle threads do not wait for a closed pool.
         if state.closed {
             // If jobs are left, as many threads as may be are in one, and take these next.
             state.serving -= 1;
@@ -535,7 +535,7 @@ impl Crew {
     /// each visit costs a lowered thread a call of the proxy.
     ///
     /// Returns none if the thread is to look for its next duty as usual, and gives the task back if
-    /// the crew is closed.
+    /// the pool is closed.
     fn take_turns(
         &self,
         shared: &Shared,
@@ -587,7 +587,7 @@ impl Crew {
         self.lock().standing_in -= 1;
     }
 
-    /// Takes a thread that has nothing left to do off the crew.
+    /// Takes a thread that has nothing left to do off the pool.
     fn ended(&self, me: u64) {
         on_behalf(|| {
             let mut state = self.lock();
@@ -634,10 +634,10 @@ impl Crew {
         self.one_fewer.notify_all();
     }
 
-    /// Returns what a snapshot tells of the crew.
-    pub(crate) fn census(&self) -> Census {
+    /// Returns what a snapshot tells of the pool.
+    pub(crate) fn stats(&self) -> PoolStats {
         let state = self.lock();
-        Census { queued: state.jobs.len(), running: state.running, threads: state.members.len() }
+        PoolStats { queued: state.jobs.len(), running: state.running, threads: state.members.len() }
     }
 
     /// Returns what the threads do, including polls that go on without a core, then the first
@@ -650,7 +650,7 @@ impl Crew {
     }
 
     pub(crate) fn class(&self) -> Class {
-        self.articles.kind.class()
+        self.config.kind.class()
     }
 
     /// Returns the threads that are in a job, by the numbers the OS gives them.
@@ -722,32 +722,32 @@ impl Work {
     }
 }
 
-/// Runs a thread of the crew.
+/// Runs a thread of the pool.
 fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
-    let crew = shared.crew_of(kind);
+    let pool = shared.pool_of(kind);
     match kind.class() {
-        Class::Foreground => crew.serve(shared, me),
-        Class::Background => proxy::lowered(shared, &crew.articles, || crew.serve(shared, me)),
+        Class::Foreground => pool.serve(shared, me),
+        Class::Background => proxy::lowered(shared, &pool.config, || pool.serve(shared, me)),
     }
 }
 
-impl Crew {
+impl Pool {
     fn serve(&self, shared: &Arc<Shared>, me: u64) {
-        let (crew, kind, class) = (self, self.kind(), self.class());
+        let (pool, kind, class) = (self, self.kind(), self.class());
         let parker = Arc::new(Parker::new());
         parker.bind();
-        crew.started(me);
+        pool.started(me);
         let inside = context::Entered::new(shared.clone());
         shared.hooks.thread_started();
-        while let Some(duty) = crew.next(shared, me, &parker) {
+        while let Some(duty) = pool.next(shared, me, &parker) {
             match duty {
                 Duty::Job(job) => {
                     if kind == Kind::Lowered {
-                        crew.serve_polls(shared, me, job);
+                        pool.serve_polls(shared, me, job);
                         if shared.gate.phase() != Phase::Open {
                             // The thread may drop other tasks below: those are not the job that it
                             // is said to do.
-                            crew.idle_again(me);
+                            pool.idle_again(me);
                         }
                         shared.leave_after_poll(|| ());
                     } else {
@@ -755,20 +755,20 @@ impl Crew {
                         context::in_job(shared, id, class, || job.run());
                     }
                     if shared.deadlocks.is_some() {
-                        crew.idle_again(me);
+                        pool.idle_again(me);
                         shared.monitor.call();
                     }
                 }
                 Duty::Drop(job) => drop(job),
                 Duty::StandIn(core, loan) => {
                     worker::stand_in(shared, core, loan);
-                    crew.stood_in();
+                    pool.stood_in();
                 }
             }
         }
         shared.hooks.thread_stopping();
         drop(inside);
-        crew.ended(me);
+        pool.ended(me);
     }
 
     /// Polls a task on this lowered thread, and then others for as long as each goes to the back of

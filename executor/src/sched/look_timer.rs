@@ -34,7 +34,7 @@ pub(crate) enum Due {
 }
 
 /// Tells a thread when to look wide. Times are in nanoseconds, by whichever clock the caller has.
-pub(crate) struct Pace {
+pub(crate) struct LookTimer {
     interval: u64,
     /// Calls until one asks. Belongs to one thread: it is an atomic only because the yield points
     /// of another crate count it down.
@@ -49,7 +49,7 @@ pub(crate) struct Pace {
     looked_wide: Cell<u64>,
 }
 
-impl Pace {
+impl LookTimer {
     pub(crate) fn new(interval: u64) -> Self {
         Self {
             interval,
@@ -125,16 +125,16 @@ mod tests {
 
     /// Makes `calls` calls, one every `every` nanoseconds. Returns the times of the looks, and how
     /// often the clock was read.
-    fn run(pace: &Pace, now: &mut u64, every: u64, calls: u64) -> (Vec<u64>, u64) {
+    fn run(timer: &LookTimer, now: &mut u64, every: u64, calls: u64) -> (Vec<u64>, u64) {
         let (mut looks, mut reads) = (Vec::new(), 0);
         for _ in 0..calls {
             *now += every;
-            let left = pace.countdown.load(Relaxed);
+            let left = timer.countdown.load(Relaxed);
             if left > 1 {
-                pace.countdown.store(left - 1, Relaxed);
-            } else if pace.ran_out() {
+                timer.countdown.store(left - 1, Relaxed);
+            } else if timer.ran_out() {
                 reads += 1;
-                if pace.due(*now, None) == Due::Everything {
+                if timer.due(*now, None) == Due::Everything {
                     looks.push(*now);
                 }
             }
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn looks_are_at_least_the_interval_apart_and_seldom_much_more() {
         for every in [3, 100, 1_000, 20_000, 90_000] {
-            let pace = Pace::new(100_000);
-            let (looks, _) = run(&pace, &mut 0, every, 100_000_000 / every);
+            let timer = LookTimer::new(100_000);
+            let (looks, _) = run(&timer, &mut 0, every, 100_000_000 / every);
             let gaps: Vec<_> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
             assert!(gaps.iter().all(|&gap| gap >= 100_000), "every {every} ns");
             let late = gaps.iter().filter(|&&gap| gap > 250_000).count();
@@ -160,47 +160,47 @@ mod tests {
 
     #[test]
     fn a_tight_loop_hardly_reads_the_clock() {
-        let (_, reads) = run(&Pace::new(100_000), &mut 0, 3, 1_000_000);
+        let (_, reads) = run(&LookTimer::new(100_000), &mut 0, 3, 1_000_000);
         assert!(reads < 1_000_000 / 50, "{reads} reads in a million calls");
     }
 
     #[test]
     fn a_count_that_was_cut_short_goes_on() {
-        let (pace, mut now) = (Pace::new(100_000), 0);
-        run(&pace, &mut now, 3, 10_000);
-        pace.countdown.store(50, Relaxed);
-        pace.hurry();
-        pace.hurry();
-        assert_eq!(pace.countdown.load(Relaxed), 1);
-        assert!(!pace.ran_out());
-        assert_eq!(pace.countdown.load(Relaxed), 50);
-        pace.countdown.store(1, Relaxed);
-        assert!(pace.ran_out());
+        let (timer, mut now) = (LookTimer::new(100_000), 0);
+        run(&timer, &mut now, 3, 10_000);
+        timer.countdown.store(50, Relaxed);
+        timer.hurry();
+        timer.hurry();
+        assert_eq!(timer.countdown.load(Relaxed), 1);
+        assert!(!timer.ran_out());
+        assert_eq!(timer.countdown.load(Relaxed), 50);
+        timer.countdown.store(1, Relaxed);
+        assert!(timer.ran_out());
     }
 
     #[test]
     fn calls_slower_than_the_interval_look_every_time_after_the_first_few() {
-        let (pace, mut now) = (Pace::new(100_000), 0);
-        run(&pace, &mut now, 3, 1_000_000);
-        run(&pace, &mut now, 1_000_000, u64::from(LONGEST));
-        let (looks, _) = run(&pace, &mut now, 1_000_000, 100);
+        let (timer, mut now) = (LookTimer::new(100_000), 0);
+        run(&timer, &mut now, 3, 1_000_000);
+        run(&timer, &mut now, 1_000_000, u64::from(LONGEST));
+        let (looks, _) = run(&timer, &mut now, 1_000_000, 100);
         assert_eq!(looks.len(), 100);
     }
 
     #[test]
     fn the_reactor_is_looked_at_by_whoever_comes_first_and_the_queues_by_each() {
-        let paces = [Pace::new(100_000), Pace::new(100_000)];
+        let paces = [LookTimer::new(100_000), LookTimer::new(100_000)];
         let (mut looked_at, mut reactor, mut queues) = (0, Vec::new(), [0; 2]);
         for now in (0..100_000_000).step_by(5_000) {
             let core = now as usize / 5_000 % 2;
-            let pace = &paces[core];
-            let left = pace.countdown.load(Relaxed);
+            let timer = &paces[core];
+            let left = timer.countdown.load(Relaxed);
             if left > 1 {
-                pace.countdown.store(left - 1, Relaxed);
+                timer.countdown.store(left - 1, Relaxed);
                 continue;
             }
-            assert!(pace.ran_out());
-            let due = pace.due(now, Some(looked_at));
+            assert!(timer.ran_out());
+            let due = timer.due(now, Some(looked_at));
             queues[core] += u32::from(due == Due::Everything);
             if due != Due::Nothing {
                 reactor.push(now - looked_at);

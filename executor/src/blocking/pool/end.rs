@@ -1,7 +1,7 @@
-//! The end of a crew: jobs that were accepted run, unless the shutdown gives up on them. See
+//! The end of a pool: jobs that were accepted run, unless the shutdown gives up on them. See
 //! `runtime/shutdown.md`.
 
-use super::{Crew, Kind, State, Unserved, Work};
+use super::{Kind, Pool, State, Unserved, Work};
 use crate::runtime::{Shared, wait_while};
 use crate::task::Runnable;
 use giveway_io::driver::on_behalf;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Instant;
 
-/// What a crew has not brought to its end.
+/// What a pool has not brought to its end.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) kind: Kind,
@@ -21,8 +21,8 @@ pub(crate) struct Left {
     pub(crate) waiting: Vec<Work>,
 }
 
-impl Crew {
-    /// Closes the crew to new jobs. Jobs that were accepted still run, and the threads end when
+impl Pool {
+    /// Closes the pool to new jobs. Jobs that were accepted still run, and the threads end when
     /// none is left. Polls that wait are returned: their tasks are dropped with all others.
     pub(crate) fn close(&self) -> Vec<Runnable> {
         let mut state = self.lock();
@@ -86,7 +86,7 @@ impl Crew {
             .collect()
     }
 
-    /// Returns whether this is one of the crew's threads.
+    /// Returns whether this is one of the pool's threads.
     pub(crate) fn has(&self, thread: ThreadId) -> bool {
         on_behalf(|| {
             let state = self.lock();

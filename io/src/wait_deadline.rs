@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, fence};
 
 /// Until when the thread that has the turn blocks.
 #[derive(Debug)]
-pub(crate) struct Horizon {
+pub(crate) struct WaitDeadline {
     /// Zero if it does not block. Written by the thread that has the turn, read by threads that add
     /// timers; both with a fence.
     blocked_until: AtomicU64,
 }
 
-impl Horizon {
+impl WaitDeadline {
     pub(crate) fn new() -> Self {
         Self { blocked_until: AtomicU64::new(0) }
     }
@@ -71,7 +71,7 @@ mod models {
     #[test]
     fn timer_against_block() {
         loom::model(|| {
-            let state = Arc::new((Horizon::new(), AtomicU64::new(100)));
+            let state = Arc::new((WaitDeadline::new(), AtomicU64::new(100)));
             let blocking = thread::spawn({
                 let state = state.clone();
                 move || state.0.plan(|| state.1.load(Relaxed))
@@ -91,7 +91,7 @@ mod models {
     fn timer_against_block_and_fire() {
         loom::model(|| {
             // The shard: when its first timer is due, and whether the new one is in it.
-            let state = Arc::new((Horizon::new(), AtomicU64::new(10), Mutex::new(false)));
+            let state = Arc::new((WaitDeadline::new(), AtomicU64::new(10), Mutex::new(false)));
             let blocking = thread::spawn({
                 let state = state.clone();
                 move || state.0.plan(|| state.1.load(Relaxed))

@@ -1,10 +1,10 @@
 //! What a core knows of the task that it runs: whether the task can give way, and whether it was
-//! told to. A thread in `block_on` has no core, but it has manners too.
+//! told to. A thread in `block_on` has no core, but it has such a state too.
 //!
 //! Private to the thread. Each poll begins by setting all of it, so nothing of one task is left for
 //! the next.
 
-use super::Pace;
+use super::LookTimer;
 use std::cell::Cell;
 
 /// How a task gives way.
@@ -17,9 +17,9 @@ pub(crate) enum Way {
 }
 
 /// The part of a core that yield points use.
-pub(crate) struct Manners {
-    /// Whether the core is armed in the `PoliteSet`, as far as its holder knows: another thread may
-    /// have asked it to give way since.
+pub(crate) struct PollState {
+    /// Whether the core is armed in the `Interrupts`, as far as its holder knows: another thread
+    /// may have asked it to give way since.
     armed: Cell<bool>,
     background: Cell<bool>,
     pinned: Cell<bool>,
@@ -33,10 +33,10 @@ pub(crate) struct Manners {
     /// Whether a look found work but the task did not give way: then the next yield point looks
     /// again.
     unanswered: Cell<bool>,
-    pub(crate) pace: Pace,
+    pub(crate) look_timer: LookTimer,
 }
 
-impl Manners {
+impl PollState {
     pub(crate) fn new(wide_look_interval: u64) -> Self {
         Self {
             armed: Cell::new(false),
@@ -46,7 +46,7 @@ impl Manners {
             asked: Cell::new(0),
             way: Cell::new(Way::Park),
             unanswered: Cell::new(false),
-            pace: Pace::new(wide_look_interval),
+            look_timer: LookTimer::new(wide_look_interval),
         }
     }
 
@@ -61,7 +61,7 @@ impl Manners {
     /// Has the next yield point look: something was queued on this core, or another task runs here.
     #[inline]
     pub(super) fn disturb(&self) {
-        self.pace.hurry();
+        self.look_timer.hurry();
     }
 
     /// Forgets that the task changed places: a yield point has looked at everything near and found
@@ -74,7 +74,7 @@ impl Manners {
     /// yield points learn of it, because the core's flag would cut budgets short too.
     pub(crate) fn look_again(&self) {
         self.unanswered.set(true);
-        self.pace.hurry();
+        self.look_timer.hurry();
     }
 
     /// Returns whether a look is to be made again, and forgets it.

@@ -31,7 +31,7 @@ const SHARE: u64 = 4_000;
 
 /// What the thread that takes the turn knows of earlier sleeps.
 #[derive(Debug, Default)]
-pub(crate) struct Punctual {
+pub(crate) struct WakeLateness {
     /// How late a sleeper is expected to wake up, in nanoseconds.
     late: u64,
     /// The time spent awake that sleeps have not made up for, in nanoseconds.
@@ -55,7 +55,7 @@ impl Sleep {
     }
 }
 
-impl Punctual {
+impl WakeLateness {
     /// Returns how long to sleep for what is due after `left` nanoseconds; `None` if not at all.
     pub(crate) fn sleep_for(&self, left: u64) -> Option<Sleep> {
         Sleep::at_most(left.saturating_sub(self.late.min(MOST.saturating_sub(self.awake))))
@@ -87,38 +87,38 @@ mod tests {
 
     /// Returns what is known after sleeps of a millisecond, each of which ended late by one of
     /// `late`.
-    fn after(late: impl IntoIterator<Item = u64>) -> Punctual {
-        let (mut punctual, sleep) = (Punctual::default(), Sleep::at_most(MS).unwrap());
-        late.into_iter().for_each(|late| punctual.slept(sleep, sleep.longest + late));
-        punctual
+    fn after(late: impl IntoIterator<Item = u64>) -> WakeLateness {
+        let (mut wake_lateness, sleep) = (WakeLateness::default(), Sleep::at_most(MS).unwrap());
+        late.into_iter().for_each(|late| wake_lateness.slept(sleep, sleep.longest + late));
+        wake_lateness
     }
 
     #[test]
     fn one_who_was_never_late_sleeps_until_the_kernel_wakes_him_in_time() {
         for left in [1, 1_000, MS, 1_000 * MS, u64::MAX / 2] {
-            let sleep = Punctual::default().sleep_for(left).unwrap();
+            let sleep = WakeLateness::default().sleep_for(left).unwrap();
             assert!(sleep.shortest > 0 && sleep.longest <= left, "{left}: {sleep:?}");
             assert!(left - sleep.longest <= 1 + left / 500_000, "{left}: {sleep:?}");
         }
-        assert_eq!(Punctual::default().sleep_for(0), None);
+        assert_eq!(WakeLateness::default().sleep_for(0), None);
     }
 
     #[test]
     fn who_is_always_late_gets_up_so_much_sooner() {
-        let punctual = after([30_000; 200]);
-        let sleep = punctual.sleep_for(MS).unwrap();
+        let wake_lateness = after([30_000; 200]);
+        let sleep = wake_lateness.sleep_for(MS).unwrap();
         assert!((969_000..971_000).contains(&sleep.longest), "{sleep:?}");
-        assert_eq!(punctual.sleep_for(29_000), None, "he would be too late");
+        assert_eq!(wake_lateness.sleep_for(29_000), None, "he would be too late");
     }
 
     /// Otherwise every sleep of an idle program would end in a spin.
     #[test]
     fn what_is_sometimes_early_is_not_expected_to_be_late() {
         let mixed = (0..1_000).map(|nth| if nth % 4 == 0 { 5_000 } else { 45_000 });
-        let punctual = after(mixed);
-        assert!(punctual.late < 30_000, "{}", punctual.late);
-        let punctual = after([45_000; 200].into_iter().chain([1_000; 6]));
-        assert!(punctual.late < 3_000, "{}", punctual.late);
+        let wake_lateness = after(mixed);
+        assert!(wake_lateness.late < 30_000, "{}", wake_lateness.late);
+        let wake_lateness = after([45_000; 200].into_iter().chain([1_000; 6]));
+        assert!(wake_lateness.late < 3_000, "{}", wake_lateness.late);
     }
 
     #[test]
@@ -128,26 +128,26 @@ mod tests {
 
     #[test]
     fn who_wakes_up_within_the_slack_learns_nothing() {
-        let mut punctual = after([30_000; 200]);
-        let (late, sleep) = (punctual.late, Sleep { shortest: 99 * MS, longest: 100 * MS });
-        punctual.slept(sleep, 99 * MS + 10);
-        assert_eq!(punctual.late, late);
+        let mut wake_lateness = after([30_000; 200]);
+        let (late, sleep) = (wake_lateness.late, Sleep { shortest: 99 * MS, longest: 100 * MS });
+        wake_lateness.slept(sleep, 99 * MS + 10);
+        assert_eq!(wake_lateness.late, late);
     }
 
     #[test]
     fn timers_that_are_close_together_do_not_keep_anybody_awake_for_ever() {
         for step in [1, 10_000, 39_000, 100_000] {
-            let mut punctual = after([40_000; 200]);
+            let mut wake_lateness = after([40_000; 200]);
             let (mut awake, mut asleep) = (0, 0);
             for _ in 0..100_000 {
                 let mut left = step;
                 // The sleep is never late, so the rest has to be spent awake.
-                while let Some(sleep) = punctual.sleep_for(left) {
-                    punctual.slept(sleep, sleep.longest);
+                while let Some(sleep) = wake_lateness.sleep_for(left) {
+                    wake_lateness.slept(sleep, sleep.longest);
                     asleep += sleep.longest;
                     left -= sleep.longest;
                 }
-                punctual.stayed_awake(left);
+                wake_lateness.stayed_awake(left);
                 awake += left;
             }
             assert!(awake <= 2 * MOST + asleep / SHARE, "{step}: {awake} of {asleep}");

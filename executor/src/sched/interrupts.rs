@@ -25,7 +25,7 @@ const BITS: usize = usize::BITS as usize;
 const ASKED: u32 = 2;
 
 /// The polite cores of one runtime, and their interrupts.
-pub(crate) struct PoliteSet {
+pub(crate) struct Interrupts {
     /// The bits, one a core. Set by the core's holder; cleared by it, or by the thread that
     /// interrupts the core.
     armed: Box<[CachePadded<AtomicUsize>]>,
@@ -45,7 +45,7 @@ struct Interrupt {
     at: std::sync::atomic::AtomicU64,
 }
 
-impl PoliteSet {
+impl Interrupts {
     pub(crate) fn new(cores: usize, clock: fn() -> u64) -> Self {
         Self {
             armed: (0..cores.div_ceil(BITS))
@@ -75,7 +75,7 @@ impl PoliteSet {
 
     /// Ends the politeness of a core that is about to run something that cannot give way. Returns
     /// true if the core had been asked to and has not answered: then the caller passes the request
-    /// on, with [`Self::interrupt_some`].
+    /// on, with [`Self::raise_some`].
     #[must_use = "a request that was not answered has to be passed on"]
     pub(crate) fn disarm(&self, core: usize) -> bool {
         // 1. (D1) Bit and flag are read before the flag is cleared: either tells that the core was
@@ -83,7 +83,7 @@ impl PoliteSet {
         let (word, bit) = self.place(core);
         // By another thread, which cleared the bit; or by itself, by the flag alone: see
         // `Scheduler::begin_polite`.
-        let asked = word.fetch_and(!bit, Relaxed) & bit == 0 || self.is_interrupted(core);
+        let asked = word.fetch_and(!bit, Relaxed) & bit == 0 || self.is_raised(core);
         self.clear(core);
         // 2. Ordering: SeqCst fence. It comes after the fence of the thread that asked this core,
         //    because the `fetch_and` read what that thread wrote; and before the fence of a thread
@@ -96,16 +96,16 @@ impl PoliteSet {
 
     /// Asks a core or two to give way, if any can (P4). Called after a fence.
     #[inline]
-    pub(crate) fn interrupt_some(&self) {
+    pub(crate) fn raise_some(&self) {
         for (index, word) in self.armed.iter().enumerate() {
-            if word.load(Relaxed) != 0 && self.interrupt_some_of(index) {
+            if word.load(Relaxed) != 0 && self.raise_some_of(index) {
                 return;
             }
         }
     }
 
     #[cold]
-    fn interrupt_some_of(&self, index: usize) -> bool {
+    fn raise_some_of(&self, index: usize) -> bool {
         let word = &self.armed[index];
         loop {
             let armed = word.load(Relaxed);
@@ -117,7 +117,7 @@ impl PoliteSet {
                 continue;
             }
             while asked != 0 {
-                self.interrupt(index * BITS + asked.trailing_zeros() as usize);
+                self.raise(index * BITS + asked.trailing_zeros() as usize);
                 asked &= asked - 1;
             }
             return true;
@@ -125,14 +125,14 @@ impl PoliteSet {
     }
 
     /// Asks this core to give way.
-    pub(crate) fn interrupt(&self, core: usize) {
+    pub(crate) fn raise(&self, core: usize) {
         self.interrupts[core].sent.fetch_add(1, Relaxed);
-        self.interrupt_self(core);
+        self.raise_own(core);
     }
 
     /// Sets a core's flag without counting a request. Called by the core's holder, which asks
     /// itself, and by [`Self::interrupt`].
-    pub(crate) fn interrupt_self(&self, core: usize) {
+    pub(crate) fn raise_own(&self, core: usize) {
         let interrupt = &self.interrupts[core];
         if !interrupt.flag.load(Relaxed) {
             interrupt.at.store((self.clock)(), Relaxed);
@@ -152,16 +152,16 @@ impl PoliteSet {
     }
 
     /// Returns how often cores were asked by others to give way.
-    pub(crate) fn interrupts_sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.interrupts.iter().map(|interrupt| interrupt.sent.load(Relaxed)).sum()
     }
 
     /// Asks this core to give way, if it runs something that can and has not been asked. Called
     /// after a fence.
-    pub(crate) fn interrupt_if_armed(&self, core: usize) {
+    pub(crate) fn raise_if_armed(&self, core: usize) {
         let (word, bit) = self.place(core);
         if word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0 {
-            self.interrupt(core);
+            self.raise(core);
         }
     }
 
@@ -169,11 +169,11 @@ impl PoliteSet {
     /// and not exact: a request that comes late holds for what runs next.
     pub(crate) fn is_polite(&self, core: usize) -> bool {
         let (word, bit) = self.place(core);
-        word.load(Relaxed) & bit != 0 || self.is_interrupted(core)
+        word.load(Relaxed) & bit != 0 || self.is_raised(core)
     }
 
     #[inline]
-    pub(crate) fn is_interrupted(&self, core: usize) -> bool {
+    pub(crate) fn is_raised(&self, core: usize) -> bool {
         self.interrupts[core].flag.load(Relaxed)
     }
 
@@ -222,14 +222,14 @@ mod tests {
 
     #[test]
     fn each_request_goes_to_others() {
-        let set = PoliteSet::new(130, || 0);
+        let set = Interrupts::new(130, || 0);
         for core in [3, 5, 7, 64, 129] {
             set.arm(core);
         }
         let mut asked = Vec::new();
         for _ in 0..5 {
-            set.interrupt_some();
-            asked.push((0..130).filter(|&core| set.is_interrupted(core)).collect::<Vec<_>>());
+            set.raise_some();
+            asked.push((0..130).filter(|&core| set.is_raised(core)).collect::<Vec<_>>());
         }
         assert_eq!(asked[..2], [vec![3, 5], vec![3, 5, 7]]);
         assert_eq!(asked[4], [3, 5, 7, 64, 129]);
@@ -238,14 +238,14 @@ mod tests {
 
     #[test]
     fn who_stops_being_polite_learns_whether_it_was_asked() {
-        let set = PoliteSet::new(2, || 0);
+        let set = Interrupts::new(2, || 0);
         set.arm(0);
         assert!(!set.disarm(0));
         set.arm(0);
-        set.interrupt_some();
+        set.raise_some();
         assert!(set.disarm(0));
-        assert!(!set.is_interrupted(0));
-        set.interrupt_some();
-        assert!(!set.is_interrupted(0), "it is not armed any more");
+        assert!(!set.is_raised(0));
+        set.raise_some();
+        assert!(!set.is_raised(0), "it is not armed any more");
     }
 }
