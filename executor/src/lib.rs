@@ -68,25 +68,21 @@
 //! given way, and if there is none it sleeps. `docs/architecture.md` in the repository draws it;
 //! every protocol has a page beside its code.
 
-mod block_on;
 mod blocking;
-mod call_sites;
-mod deadlock;
 pub mod elastic;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod entry;
 pub mod fs;
-mod host;
+mod handoff;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 pub mod io;
+mod lowered;
 pub mod metrics;
 mod monitor;
 mod os;
 mod parker;
-mod pinned;
-mod registry;
 mod runtime;
 mod sched;
 mod stopwatch;
@@ -97,17 +93,15 @@ mod worker;
 #[cfg(test)]
 mod models;
 
-pub use blocking::{block_in_place, spawn_blocking};
-pub use deadlock::ExpectedWake;
+pub use blocking::spawn_blocking;
 pub use giveway_budget as budget;
 pub use giveway_io::{net, time};
 #[cfg(feature = "macros")]
 pub use giveway_macros::{main, test};
-pub use host::{should_yield, yield_now_if_busy};
-pub use monitor::LongPoll;
-pub use pinned::spawn_pinned;
+pub use handoff::block_in_place;
+pub use monitor::{ExpectedWake, LongPoll};
 pub use runtime::{
     Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask,
-    TaskPanic, block_on,
+    TaskPanic, block_on, should_yield, yield_now_if_busy,
 };
-pub use task::{spawn, spawn_background, yield_now};
+pub use task::{spawn, spawn_background, spawn_pinned, yield_now};

@@ -2,7 +2,7 @@
 
 use crate::current;
 use crate::reactor::Reactor;
-use crate::source::{Direction, Source};
+use crate::reactor::{Direction, Source};
 use crate::sys::REPORTS_ENDS;
 use giveway_budget::poll_proceed;
 use std::fmt;

@@ -4,10 +4,8 @@
 //! data does not starve its neighbours. Everything works in tasks of any executor: where no Giveway
 //! runtime is current the default one serves, or, if none was ever started, a thread of this crate.
 
-mod alarm;
 mod async_io;
 mod current;
-mod deferred;
 mod fork;
 #[cfg(feature = "hyper")]
 pub mod hyper;
@@ -15,15 +13,9 @@ pub mod net;
 mod proxy;
 mod reactor;
 mod scope;
-mod second;
-mod source;
-mod sources;
 mod sys;
 pub mod time;
 mod timer;
-mod turn_owner;
-mod wait_deadline;
-mod wake_lateness;
 
 pub mod driver {
     //! For executors: how to drive a reactor.
@@ -83,14 +75,14 @@ pub mod driver {
     //! # Ok::<(), io::Error>(())
     //! ```
 
-    pub use crate::alarm::Alarm;
     pub use crate::current::{Finder, set_finder};
-    pub use crate::deferred::poll_task;
     pub use crate::fork::Process;
     pub use crate::proxy::{Proxy, on_behalf, with_proxy};
     pub use crate::reactor::{Reactor, Turn, Wait, wake_all};
     pub use crate::scope::{enter, lend};
+    pub use crate::timer::Alarm;
     pub use crate::timer::now;
+    pub use crate::timer::poll_task;
 }
 
 pub use async_io::Async;

@@ -7,15 +7,15 @@
 //! scope never outlives the borrow that it stands for.
 //!
 //! Before `enter` or `lend` replaces a scope, the timers that its poll has
-//! [deferred](crate::deferred) are registered: the code inside may wait for one of them, or for any
+//! [deferred](crate::timer::deferred) are registered: the code inside may wait for one of them, or for any
 //! length of time.
 //!
 //! A shard has at most one thread that defers timers to it; `Shard::attend` sees to that. A second
 //! thread that enters with the same number is served by the shared shard.
 
-use crate::deferred;
 use crate::reactor::Reactor;
 use crate::timer::Shard;
+use crate::timer::deferred;
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;

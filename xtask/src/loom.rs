@@ -5,7 +5,7 @@ use xshell::{Shell, cmd};
 
 /// Runs the models whose names contain `model`, or all.
 pub(crate) fn run(sh: &Shell, model: Option<&str>) -> Result<()> {
-    let filter = format!("models::{}", model.unwrap_or_default());
+    let filter = model.unwrap_or("models::");
     let target = crate::soak::target_folder().join("loom");
     cmd!(sh, "cargo test --release -p giveway -p giveway-io --lib -- {filter}")
         .env("RUSTFLAGS", "--cfg giveway_loom")

@@ -86,10 +86,8 @@ impl Mutation {
         }
         let mut faults = Vec::new();
         for model in &self.models {
-            let test = cmd!(
-                sh,
-                "timeout 120 cargo test -q --release -p {package} --lib -- models::{model}"
-            );
+            let test =
+                cmd!(sh, "timeout 120 cargo test -q --release -p {package} --lib -- ::{model}");
             if test.quiet().ignore_status().output()?.status.success() {
                 faults.push(format!("{}: the model {model} passes", self.name));
             } else {

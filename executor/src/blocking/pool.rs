@@ -19,8 +19,8 @@ mod end;
 
 pub(crate) use end::Left;
 
-use super::lease::Loan;
-use super::{lowered, proxy};
+use crate::handoff::Loan;
+use crate::lowered;
 use crate::os;
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared, context};
@@ -727,7 +727,7 @@ fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
     let pool = shared.pool_of(kind);
     match kind.class() {
         Class::Foreground => pool.serve(shared, me),
-        Class::Background => proxy::lowered(shared, &pool.config, || pool.serve(shared, me)),
+        Class::Background => lowered::run(shared, &pool.config, || pool.serve(shared, me)),
     }
 }
 

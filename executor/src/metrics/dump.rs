@@ -6,9 +6,9 @@
 //! that has never waited and has no name is only counted.
 
 use crate::blocking::{Kind, Work};
-use crate::registry::Visit;
 use crate::runtime::Shared;
 use crate::sched::Yielded;
+use crate::task::registry::Visit;
 use crate::task::{Class, Id, Mark, Meta, Place};
 use giveway_io::driver::on_behalf;
 use std::cmp::Reverse;

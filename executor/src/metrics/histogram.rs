@@ -56,7 +56,7 @@ pub(crate) fn quantile(counts: &Counts, q: f64) -> Option<u64> {
 /// A histogram that one thread at a time adds to, and that any thread may read.
 ///
 /// `record` uses plain loads and stores. The holder of a core adds to the core's recorders, and a
-/// core passes from thread to thread by a release and an acquire (`blocking/hand_off.md`), so the
+/// core passes from thread to thread by a release and an acquire (`handoff/hand_off.md`), so the
 /// next holder adds to counts that are up to date.
 pub(super) struct Recorder {
     /// How many durations each bucket holds. Written by `record`, read by any thread, relaxed.

@@ -18,7 +18,7 @@
 //! - It has some workers rest while lowered threads want CPUs that polite tasks have (`shares.rs`).
 //! - It looks at the reactor when no other thread has for a millisecond, so that timers and I/O go
 //!   on beside a bad poll.
-//! - It sends a thread for the core of a long blocking call (`blocking/hand_off.md`): after 20 µs
+//! - It sends a thread for the core of a long blocking call (`handoff/hand_off.md`): after 20 µs
 //!   if the place that the call comes from is new, otherwise if the call is the same at two looks.
 //! - It starts more lowered threads if none of them comes back from what it does (`relief.rs`).
 //! - It wakes a worker if work is queued beside an idle worker and none searches, which must not be
@@ -52,6 +52,7 @@
 //!   turn at the reactor since the last look tells the monitor of a shorter rest.
 
 mod aside;
+pub(crate) mod deadlock;
 mod long_poll;
 mod polls;
 mod relief;
@@ -62,9 +63,10 @@ mod spares;
 mod stack;
 
 pub(crate) use aside::Aside;
+pub use deadlock::ExpectedWake;
 pub use long_poll::LongPoll;
 
-use crate::call_sites::LONG_CALL;
+use crate::handoff::LONG_CALL;
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};

@@ -2,8 +2,8 @@
 //! and reports them.
 
 use super::long_poll::{HANGS, LongPoll, Reports};
-use crate::blocking::Loan;
-use crate::call_sites::{LONG_CALL, POLLS};
+use crate::handoff::Loan;
+use crate::handoff::{LONG_CALL, POLLS};
 use crate::runtime::Shared;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};

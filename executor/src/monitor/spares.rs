@@ -7,10 +7,10 @@
 //! poll has returned, a spare core comes back.
 //!
 //! The protocol is the hand-off's, with the monitor in the place of the home thread: see "Spare
-//! cores" in `blocking/hand_off.md`, which defines the steps named here. When a core is lent or
+//! cores" in `handoff/hand_off.md`, which defines the steps named here. When a core is lent or
 //! recalled is decided in `sched/spares.rs`.
 
-use crate::blocking::Loan;
+use crate::handoff::Loan;
 use crate::runtime::Shared;
 use crate::sched::{Move, Spare, Whereabouts, next_move};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
 use crate::blocking::{Kind, PoolConfig};
-use crate::deadlock::Watch;
 use crate::elastic::{self, Elastic};
 use crate::monitor::LongPoll;
+use crate::monitor::deadlock::Watch;
 use crate::os;
 use crate::sched::Settings;
 use crate::{monitor, worker};

@@ -1,11 +1,12 @@
 //! Handles, by which a runtime is used from any thread.
 
+use super::block_on;
 use super::{Shared, context};
-use crate::block_on;
-use crate::blocking::{self, on_any_thread};
-use crate::deadlock::ExpectedWake;
+use crate::blocking;
+use crate::handoff::on_any_thread;
 use crate::metrics::{Dump, Metrics};
-use crate::task::{Class, JoinHandle};
+use crate::monitor::deadlock::ExpectedWake;
+use crate::task::{self, Class, JoinHandle};
 use futures_task::{FutureObj, SpawnError};
 use giveway_io::driver::on_behalf;
 use std::fmt;
@@ -139,7 +140,7 @@ impl Handle {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
-        crate::pinned::spawn_on(&self.shared, None, None, None, Location::caller(), f)
+        task::pinned::spawn_on(&self.shared, None, None, None, Location::caller(), f)
     }
 
     /// Runs a function on a thread where it may block; see

@@ -1,11 +1,13 @@
 //! The runtime: what its threads share, and the handles by which users hold it.
 
+mod block_on;
 mod builder;
 pub(crate) mod context;
 mod default;
 mod fatal;
 mod handle;
 mod hooks;
+pub(crate) mod host;
 mod report;
 mod shared;
 mod shutdown;
@@ -14,6 +16,7 @@ mod waiting;
 pub use builder::{Builder, MAX_WORKERS};
 pub use handle::{EnterGuard, Handle};
 pub use hooks::{PanicPolicy, TaskPanic};
+pub use host::{should_yield, yield_now_if_busy};
 pub use report::{ShutdownReport, StuckTask};
 
 #[cfg(feature = "macros")]
@@ -24,7 +27,7 @@ pub(crate) use hooks::Hooks;
 pub(crate) use shared::{Post, Shared};
 pub(crate) use shutdown::{Gate, Phase, drop_injected, wait_while};
 
-use crate::task::{Class, JoinHandle};
+use crate::task::{self, Class, JoinHandle};
 use std::fmt;
 use std::future::Future;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
@@ -189,7 +192,7 @@ impl Runtime {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
-        crate::pinned::spawn_on(&self.handle.shared, None, None, None, Location::caller(), f)
+        task::pinned::spawn_on(&self.handle.shared, None, None, None, Location::caller(), f)
     }
 
     /// Runs a function on a thread where it may block; see

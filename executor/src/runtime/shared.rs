@@ -1,15 +1,17 @@
 //! What the threads of one runtime share.
 
 use super::{Fatal, Gate, Hooks, Phase, context, drop_injected};
-use crate::blocking::{Kind, Lease, Loan, Pool, PoolConfig, Proxy, Recall, Work};
-use crate::deadlock::Watch;
+use crate::blocking::{Kind, Pool, PoolConfig, Work};
 use crate::elastic::{self, Elastic};
+use crate::handoff::{Lease, Loan, Recall};
+use crate::lowered::Proxy;
 use crate::metrics::Meter;
+use crate::monitor::deadlock::Watch;
 use crate::monitor::{Aside, Monitor};
 use crate::os;
 use crate::parker::{Elsewhere, Parker};
-use crate::registry::Registry;
 use crate::sched::{Local, Scheduler, Settings, Yielded};
+use crate::task::registry::Registry;
 use crate::task::{Class, Id, Mark, Meta, Runnable};
 use crate::worker::Door;
 use crossbeam_utils::CachePadded;
@@ -74,7 +76,7 @@ struct Private(Local<Runnable>);
 
 // SAFETY: shared access from several threads needs that they do not touch the value at the same
 // time. Only the thread that holds the core touches it (`Worker::core`), and a core passes from one
-// thread to the next by a release and an acquire (`blocking/lease.rs`, or the start of a thread).
+// thread to the next by a release and an acquire (`handoff/lease.rs`, or the start of a thread).
 unsafe impl Sync for Private {}
 
 /// A worker's place: where it parks, what it is doing, and which thread holds its core.
@@ -479,7 +481,7 @@ impl Shared {
         }
     }
 
-    /// Takes a core that was lent for the calling thread (T1 and T2 of `blocking/hand_off.md`).
+    /// Takes a core that was lent for the calling thread (T1 and T2 of `handoff/hand_off.md`).
     /// Returns false if the core is not on this loan any more. If it then turns out that the
     /// calling thread is the last of the runtime, `drop_own` drops what only this thread may drop.
     pub(crate) fn take_core(

@@ -2,7 +2,7 @@
 //! the comments are its steps.
 
 use super::{Post, Shared, ShutdownReport, context, waiting};
-use crate::blocking::Loan;
+use crate::handoff::Loan;
 use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::Meta;
@@ -72,7 +72,7 @@ impl Gate {
     }
 
     /// Counts one more inside: a poll that is about to lose its core to the caller
-    /// (`blocking/hand_off.md`), or one that the caller, a lowered thread, is about to make.
+    /// (`handoff/hand_off.md`), or one that the caller, a lowered thread, is about to make.
     pub(crate) fn join(&self) {
         // Ordering: acquire, partner of the release in `leave`: a thread that joins after the last
         // one has left sees that the gate is closed. No release: what the caller publishes goes by

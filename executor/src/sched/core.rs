@@ -5,7 +5,7 @@
 //! [`Remote`] is the half that other threads may look at and steal from. A core is apart from its
 //! thread so that it can be handed to another thread when its holder blocks.
 
-use super::ring::Ring;
+use super::queues::Ring;
 use super::turns::{InjectorTurn, InjectorTurns, QueueLength};
 use super::{MAX_SLOT_STREAK, PointerSized, PollState, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};

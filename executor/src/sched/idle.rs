@@ -150,7 +150,7 @@ impl IdleSet {
 
     /// Has the first `workers` workers rest. If that is fewer than before, the caller owes
     /// [`Self::announce_yielded`].
-    pub(super) fn set_resting(&self, workers: usize) {
+    pub(crate) fn set_resting(&self, workers: usize) {
         // Ordering: relaxed. The fence in `announce_yielded` comes after this store and orders it
         // against a worker that goes to sleep, which reads it after the fence in `count_out`.
         self.resting.store(workers, Relaxed);

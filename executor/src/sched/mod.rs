@@ -11,43 +11,28 @@
 //! only if something is queued. Reading a few queue heads costs less than a futex call and a
 //! context switch.
 //!
-//! The sleep protocol is in `sleep.md` beside this file, giving way in `yielding.md`.
+//! The sleep protocol is in `sleep.md` beside this file, giving way in `yielding/yielding.md`.
 
 mod core;
-mod give_way;
 mod idle;
-mod injector;
-mod interrupts;
-mod look_timer;
 mod pinned;
-#[cfg(test)]
-mod pinned_models;
-mod poll_state;
+mod queues;
 mod rest;
-#[cfg(test)]
-mod rest_models;
-mod ring;
-mod slot;
 mod spares;
 #[cfg(all(test, not(giveway_loom)))]
 mod spec_tests;
 #[cfg(all(test, not(giveway_loom)))]
 mod stepper;
 mod turns;
-mod yield_queue;
+mod yielding;
 
 pub(crate) use self::core::{Local, Quiet, Remote};
-#[cfg(all(test, not(giveway_loom)))]
-use give_way::AlwaysAt;
-pub(crate) use give_way::{Outside, Settings};
 pub(crate) use idle::{CountedOut, IdleSet, Queued, SecondLook};
-pub(crate) use injector::Injector;
-pub(crate) use interrupts::Interrupts;
-pub(crate) use look_timer::{Due, LookTimer};
-pub(crate) use poll_state::{PollState, Way};
-pub(crate) use slot::{PointerSized, Slot};
+pub(crate) use queues::{Entry, Injector, PointerSized, Slot, YieldQueue, Yielded};
 pub(crate) use spares::{Move, Spare, Whereabouts, next_move};
-pub(crate) use yield_queue::{Entry, YieldQueue, Yielded};
+#[cfg(all(test, not(giveway_loom)))]
+use yielding::AlwaysAt;
+pub(crate) use yielding::{Due, Interrupts, LookTimer, Outside, PollState, Settings, Way};
 
 use crate::sync::{AtomicBool, AtomicUsize};
 use crossbeam_utils::CachePadded;

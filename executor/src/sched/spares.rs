@@ -1,5 +1,5 @@
 //! Spare cores: when one is lent, how it comes into use, and how it goes out of use. The protocol
-//! is under "Spare cores" in `blocking/hand_off.md`.
+//! is under "Spare cores" in `handoff/hand_off.md`.
 
 use super::{Local, PointerSized, Scheduler};
 use std::sync::atomic::Ordering::Relaxed;

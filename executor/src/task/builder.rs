@@ -1,8 +1,9 @@
 //! Spawning with settings: a name, a class, a worker, preemption.
 
+use super::pinned;
 use super::{AbortHandle, Class, JoinHandle, JoinSet};
+use crate::blocking;
 use crate::runtime::{Handle, context};
-use crate::{blocking, pinned};
 use std::future::Future;
 use std::panic::Location;
 

@@ -47,9 +47,9 @@
 //!    `set_ended` touches nothing but the task's allocation.
 
 use super::{Class, Id, Mark, describe};
-use crate::registry::Links;
 use crate::runtime::Shared;
 use crate::sched::PointerSized;
+use crate::task::registry::Links;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};

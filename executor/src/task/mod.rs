@@ -14,6 +14,8 @@ mod join;
 mod join_set;
 mod mark;
 mod meta;
+pub(crate) mod pinned;
+pub(crate) mod registry;
 
 pub use abort::AbortHandle;
 pub use builder::Builder;
@@ -22,10 +24,11 @@ pub use error::JoinError;
 pub use id::Id;
 pub use join::JoinHandle;
 pub use join_set::JoinSet;
+pub use pinned::spawn_pinned;
 
-pub use crate::blocking::{block_in_place, spawn_blocking};
-pub use crate::host::{should_yield, yield_now_if_busy};
-pub use crate::pinned::spawn_pinned;
+pub use crate::blocking::spawn_blocking;
+pub use crate::handoff::block_in_place;
+pub use crate::runtime::{should_yield, yield_now_if_busy};
 pub use giveway_yield::{YieldNow, YieldNowIfBusy};
 
 pub(crate) use contain::{Payload, contain, drop_contained, panic_message};

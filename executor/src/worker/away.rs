@@ -1,9 +1,9 @@
 //! A worker whose task blocks: it lends its core to any thread that comes for it, and takes it
-//! back. The steps are those of `blocking/hand_off.md`.
+//! back. The steps are those of `handoff/hand_off.md`.
 
 use super::{Hold, Stop, Worker};
-use crate::blocking::Loan;
-use crate::call_sites::{CALLS, CallSite, Expect, LONG_CALL};
+use crate::handoff::Loan;
+use crate::handoff::{CALLS, CallSite, Expect, LONG_CALL};
 use crate::runtime::{Phase, Shared, context};
 use giveway_budget::{exhaust, without_budget};
 use giveway_io::driver;

@@ -7,7 +7,7 @@
 //! - The runtime closes. The worker drops the tasks that are left: `end.rs` and
 //!   `runtime/shutdown.md`.
 //! - Its core has gone to another thread, while a task blocked or because the home thread wants it
-//!   back: `away.rs` and `blocking/hand_off.md`.
+//!   back: `away.rs` and `handoff/hand_off.md`.
 
 mod away;
 mod door;
@@ -19,7 +19,7 @@ mod tasks;
 pub(crate) use away::stand_in;
 pub(crate) use door::Door;
 
-use crate::blocking::Loan;
+use crate::handoff::Loan;
 use crate::metrics::{Sampler, Tally};
 use crate::runtime::{PanicPolicy, Post, Shared, context};
 use crate::sched::{Announce, Local, Way, Yielded};

@@ -188,7 +188,7 @@ impl Worker {
             //   before this worker was in the list, the lock of the list, which both sides took,
             //   makes the closed gate visible here (`shutdown_against_sleep`).
             // - The recall: the home thread writes it first and takes that lock second (S2 of
-            //   `blocking/hand_off.md`).
+            //   `handoff/hand_off.md`).
             // - The inbox: no other worker looks at it.
             let recalled = !self.home && self.post().recall.is_wanted();
             work || gate.phase() != Phase::Open || recalled || scheduler.has_pinned(self.core())

@@ -1,7 +1,7 @@
 //! The loop of a worker: what it runs next, and how it polls it.
 
 use super::{Hold, Stop, Worker, spin};
-use crate::call_sites::{Expect, POLLS};
+use crate::handoff::{Expect, POLLS};
 use crate::runtime::{Phase, context};
 use crate::sched::{Entry, Source, Yielded};
 use crate::task::{Mark, Meta, Runnable, with_polled};
@@ -354,7 +354,7 @@ impl Worker {
     }
 
     /// Takes a task from the yield queue, if nothing else is queued anywhere. The steps R1 to R4
-    /// are those of `sched/yielding.md`.
+    /// are those of `sched/yielding/yielding.md`.
     fn resume(&self) -> Option<(Runnable, Source)> {
         let scheduler = &self.shared.scheduler;
         while scheduler.may_resume(self.core()) {

@@ -9,7 +9,7 @@
 
 use super::socket::try_io;
 use crate::Async;
-use crate::source::Direction::{Read, Write};
+use crate::reactor::Direction::{Read, Write};
 use rustix::net::{RecvFlags, SendFlags};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;

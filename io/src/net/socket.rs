@@ -2,7 +2,7 @@
 //! descriptor.
 
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use giveway_budget::poll_proceed;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;

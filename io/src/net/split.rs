@@ -1,7 +1,7 @@
 //! The two directions of a borrowed stream.
 
 use super::{bytes, socket};
-use crate::source::Direction;
+use crate::reactor::Direction;
 use futures_io::{AsyncRead, AsyncWrite};
 use sealed::Stream;
 use std::future::poll_fn;

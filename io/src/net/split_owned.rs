@@ -2,7 +2,7 @@
 
 use super::split::sealed::Stream;
 use super::{bytes, socket};
-use crate::source::Direction;
+use crate::reactor::Direction;
 use futures_io::{AsyncRead, AsyncWrite};
 use std::error::Error;
 use std::fmt;

@@ -3,7 +3,7 @@
 use super::addr::{ToSocketAddrs, no_address};
 use super::{TcpStream, socket};
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use crate::time::sleep;
 use giveway_budget::unconstrained;
 use rustix::io::Errno;

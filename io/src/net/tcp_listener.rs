@@ -4,7 +4,7 @@ use super::TcpStream;
 use super::addr::ToSocketAddrs;
 use super::socket::{self, descriptor};
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use futures_core::Stream;
 use socket2::{Domain, Type};
 use std::future::poll_fn;

@@ -5,7 +5,7 @@ use super::socket::{self, descriptor};
 use super::split::sealed::Stream;
 use super::{split, split_owned, tcp};
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};

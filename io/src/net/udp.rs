@@ -3,7 +3,7 @@
 use super::addr::{ToSocketAddrs, no_address};
 use super::socket::{self, descriptor};
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::UdpSocket;
 use super::socket::{poll_ready, try_io};
-use crate::source::Direction::{Read, Write};
+use crate::reactor::Direction::{Read, Write};
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};

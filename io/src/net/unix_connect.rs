@@ -3,7 +3,7 @@
 use super::retry::Backoff;
 use super::{UnixStream, socket, unix_addr};
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 use socket2::{Domain, Type};

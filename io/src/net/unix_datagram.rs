@@ -4,7 +4,7 @@ use super::retry::Backoff;
 use super::socket::{self, descriptor};
 use super::unix_addr;
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;

@@ -2,7 +2,7 @@
 
 use super::socket::{poll_ready, try_io};
 use super::{UnixDatagram, unix_addr};
-use crate::source::Direction::{Read, Write};
+use crate::reactor::Direction::{Read, Write};
 use giveway_budget::poll_proceed;
 use std::io;
 use std::os::unix::net::SocketAddr;

@@ -3,7 +3,7 @@
 use super::socket::{self, descriptor};
 use super::{UnixStream, unix_addr};
 use crate::Async;
-use crate::source::Direction;
+use crate::reactor::Direction;
 use futures_core::Stream;
 use std::future::poll_fn;
 use std::io;

@@ -1,7 +1,8 @@
 //! A timer that a task waits for.
 
+use crate::timer::deferred;
 use crate::timer::{self, Shard, time_of};
-use crate::{current, deferred, scope};
+use crate::{current, scope};
 use giveway_budget::poll_proceed;
 use std::fmt;
 use std::future::Future;
