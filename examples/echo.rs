@@ -44,7 +44,7 @@ async fn serve(listener: TcpListener, end: impl Future) {
         futures::select! {
             accepted = incoming.select_next_some() => match accepted {
                 Ok(stream) => { connections.spawn(echo(stream)); }
-                // It was given up before it was accepted.
+                // The client left before it was accepted.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 // Out of descriptors or memory, say. The connection waits until there are some again.
                 Err(error) => {

@@ -43,7 +43,7 @@ async fn serve(listener: TcpListener, room: Arc<Room>) -> io::Result<()> {
         match listener.accept().await {
             // Dropping the handle does not end the task.
             Ok((stream, _)) => drop(giveway::spawn(member(stream, Arc::clone(&room)))),
-            // It was given up before it was accepted.
+            // The client left before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
             // Out of descriptors or memory, say. The connection waits until there are some again.
             Err(error) => {

@@ -105,7 +105,7 @@ impl<'a> Kitchen<'a> {
             loop {
                 match listener.accept().await {
                     Ok((customer, _)) => drop(giveway::spawn(serve(customer, chunk))),
-                    // It was given up before it was accepted.
+                    // The client left before it was accepted.
                     Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                     // Out of descriptors or memory, say. The connection waits until there are some again.
                     Err(error) => {

@@ -35,7 +35,7 @@
 //!         loop {
 //!             match listener.accept().await {
 //!                 Ok((stream, _)) => drop(giveway::spawn(serve(stream))),
-//!                 // It was given up before it was accepted.
+//!                 // The client left before it was accepted.
 //!                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
 //!                 // Out of descriptors or memory, say. The connection waits until there are some again.
 //!                 Err(error) => {
@@ -65,7 +65,7 @@ use hyper::rt;
 ///
 /// To spawn onto a certain runtime use its [`Handle`], which is an executor too.
 ///
-/// What hyper spawns in a [background](crate::spawn_background) task is of the background too. The
+/// What hyper spawns in a [background](crate::spawn_background) task is a background task too. The
 /// handles of these tasks are dropped: a task ends with the connection, or with the runtime, and
 /// only [`Builder::on_task_panic`](crate::Builder::on_task_panic) sees a panic in it.
 ///

@@ -36,7 +36,7 @@
 //!
 //! [`yield_now_if_busy`] costs a nanosecond when no other task waits. When one does, it gives way
 //! until nothing else is runnable. Code without yield points goes to [`spawn_background`]. Both
-//! fill every core that the foreground leaves idle.
+//! use every CPU that the foreground leaves idle.
 //!
 //! # Work that blocks, futures that do not move
 //!

@@ -96,9 +96,7 @@ impl Function {
             }
         };
         if !arguments.stream().is_empty() {
-            let message = format!(
-                "a function of `giveway::{kind}` has no arguments: nobody could give it any"
-            );
+            let message = format!("a function of `giveway::{kind}` takes no arguments");
             return Err(refuse(Error::at(arguments.span(), message)));
         }
         Ok(Self {

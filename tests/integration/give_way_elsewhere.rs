@@ -6,7 +6,8 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use futures::task::LocalSpawnExt;
 use futures::{FutureExt, future, join, pin_mut, select_biased};
 use giveway::task::YieldNowIfBusy;
-use giveway::{Handle, should_yield, spawn_background, yield_now, yield_now_if_busy};
+use giveway::time::{Duration, timeout};
+use giveway::{Builder, Handle, should_yield, spawn_background, yield_now, yield_now_if_busy};
 use giveway_tests::{Gate, Log, Polls, occupy, on_one_worker, outside, recv, runtime, watch};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -383,4 +384,22 @@ fn a_yield_point_of_another_runtime_takes_back_nothing_here() {
             log.assert(&["work"]);
         });
     }
+}
+
+/// A loop that gives way to nobody, because a worker is idle. Its poll ends all the same, so that
+/// the timeout around it is looked at: in the future of a `block_on`, and in one inside of a task.
+#[test]
+fn a_timeout_around_a_polite_loop_in_block_on_is_looked_at() {
+    let _watch = watch();
+    let polite = || async {
+        loop {
+            giveway::yield_now_if_busy().await;
+        }
+    };
+    let short = Duration::from_millis(20);
+    let runtime = Builder::new().workers(2).build().unwrap();
+    assert!(runtime.block_on(timeout(short, polite())).is_err());
+    let handle = runtime.handle().clone();
+    let nested = runtime.spawn(async move { handle.block_on(timeout(short, polite())).is_err() });
+    assert!(runtime.block_on(nested).unwrap());
 }

@@ -39,7 +39,7 @@ async fn accept_all(listener: Failing, printed: Sender<String>) {
     loop {
         match listener.accept().await {
             Ok((client, _)) => drop(giveway::spawn(serve(client))),
-            // It was given up before it was accepted.
+            // The client left before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
             // Out of descriptors or memory, say. The connection waits until there are some again.
             Err(error) => {

@@ -262,7 +262,7 @@ fn a_shutdown_drops_those_that_wait_or_are_queued_and_names_those_that_do_not_re
         let names: Vec<_> =
             report.stuck_tasks().iter().map(|task| (task.name(), task.worker())).collect();
         assert_eq!(names, vec![(Some("mill"), None); workers], "{report}");
-        assert!(report.to_string().contains("keeps a lowered thread"), "{report}");
+        assert!(report.to_string().contains("on a lowered thread"), "{report}");
         assert!(!report.stuck_tasks()[0].is_blocking_job());
         for task in waiting.into_iter().chain(queued) {
             assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());

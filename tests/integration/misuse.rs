@@ -20,6 +20,16 @@ fn a_worker_count_out_of_range_is_an_error() {
 }
 
 #[test]
+fn a_stack_too_small_for_the_runtime_is_an_error() {
+    for bytes in [0, 1, 16 << 10] {
+        let error = Builder::new().stack_size(bytes).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("`stack_size`"), "{error}");
+    }
+    assert!(Builder::new().workers(1).stack_size(64 << 10).build().is_ok());
+}
+
+#[test]
 fn a_nul_in_a_thread_name_is_an_error() {
     let error = Builder::new().workers(1).thread_name("a\0b").build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -69,9 +69,9 @@ fn a_drop_that_waits_for_a_poll_says_so_again_and_again() {
             let seconds = [(); 2].map(|()| {
                 let said = next(lines);
                 let what = format!("task \"snail\" ({id}), spawned at {}:{line}:", file!());
-                assert!(said.contains(&what) && said.contains("keeps worker "), "{said}");
+                assert!(said.contains(&what) && said.contains("on worker "), "{said}");
                 let seconds =
-                    said.split("in one poll for ").nth(1).and_then(|rest| rest.split_once(" s,"));
+                    said.split("in one poll for ").nth(1).and_then(|rest| rest.split_once(" s on"));
                 seconds
                     .and_then(|(seconds, _)| seconds.parse::<u64>().ok())
                     .unwrap_or_else(|| panic!("{said}"))

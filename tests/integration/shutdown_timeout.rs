@@ -85,7 +85,7 @@ fn a_stuck_task_is_named_and_everything_else_is_gone() {
         assert!(task.worker().unwrap() < workers);
         for text in [report.to_string(), task.to_string()] {
             assert!(text.contains("\"mule\"") && text.contains("shutdown_timeout.rs"), "{text}");
-            assert!(text.contains(&format!("keeps worker {}", task.worker().unwrap())), "{text}");
+            assert!(text.contains(&format!("on worker {}", task.worker().unwrap())), "{text}");
         }
         eventually(|| Arc::strong_count(&alive) == 1);
         for task in waiting.into_iter().chain(queued) {

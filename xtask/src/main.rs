@@ -53,7 +53,8 @@ fn run() -> Result<()> {
         "soak" => soak::suite(&sh, &args),
         "chaos" => soak::chaos(&sh, &args),
         "sanitize" => soak::sanitize(&sh, &args),
-        _ => bail!("{USAGE}"),
+        "" => bail!("{USAGE}"),
+        unknown => bail!("there is no command `{unknown}`\n\n{USAGE}"),
     }
 }
 

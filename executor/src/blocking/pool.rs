@@ -226,6 +226,11 @@ impl Pool {
         self.queued.load(Relaxed) > 0
     }
 
+    /// Returns the stack size that was set for the runtime's threads.
+    pub(crate) fn stack_size(&self) -> Option<usize> {
+        self.config.stack_size
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.config.kind
     }

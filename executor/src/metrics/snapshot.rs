@@ -274,7 +274,7 @@ impl WorkerMetrics {
 /// A table, for people.
 impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} tasks known, {} polls in {:.3?}", self.tasks, self.polls(), self.uptime)?;
+        writeln!(f, "tasks known: {}, {} polls in {:.3?}", self.tasks, self.polls(), self.uptime)?;
         let timed = [
             ("foreground latency", &self.foreground_latency),
             ("background latency", &self.background_latency),

@@ -110,7 +110,9 @@ fn describe_deadlock(shared: &Shared) -> String {
     if count > MOST {
         text.push_str(&format!("\n  and {} more", count - MOST));
     }
-    text.push_str("\nIf a thread from outside was to wake one of them: see `Handle::expect_wake`.");
+    text.push_str(
+        "\nIf another thread is going to wake one of them, say so with `Handle::expect_wake`.",
+    );
     text
 }
 

@@ -22,8 +22,8 @@ const CAUSES: &str = "a call that blocks, a long computation, or a loop over a c
 const REMEDIES: &str = "  Remedies: `spawn_blocking` or `block_in_place` around a call that \
                         blocks; `yield_now_if_busy` or `budget::cooperative` in a loop; \
                         `task::Builder::preemptible` for a computation that cannot yield. \
-                        Reported once a spawn location; `Builder::on_long_poll` sets another \
-                        place for it.";
+                        Reported once per spawn location; `Builder::on_long_poll` replaces this \
+                        message.";
 
 /// A poll that went on for too long; see [`Builder::on_long_poll`](crate::Builder::on_long_poll).
 ///

@@ -4,7 +4,7 @@ use crate::monitor::deadlock;
 use crate::parker::Parker;
 use crate::runtime::host::BlockOnHost;
 use crate::runtime::{Phase, Shared, Waiter, context};
-use crate::sched::Yielded;
+use crate::sched::{Way, Yielded};
 use giveway_budget::{OPERATIONS, with_budget, with_interrupt};
 use giveway_yield::host::with_host;
 use std::cell::RefCell;
@@ -78,9 +78,13 @@ pub(crate) fn block_on<F: Future>(
                     });
                     // 3. Giving way comes before parking: the yield point that asked has woken the
                     // future.
-                    if caller.asked() {
-                        wait_in_yield_queue(shared);
-                        continue;
+                    match caller.asked() {
+                        Some(Way::YieldQueue) => {
+                            wait_in_yield_queue(shared);
+                            continue;
+                        }
+                        Some(Way::Swap) => continue,
+                        None => {}
                     }
                     // 4. A verdict is believed only after one more poll, and if the future was not
                     // woken since: a wake-up may have come at the moment of the verdict.

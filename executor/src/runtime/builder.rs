@@ -20,6 +20,9 @@ use std::time::Duration;
 /// that was cast) is an error at the start and does not exhaust the machine.
 pub const MAX_WORKERS: usize = 4096;
 
+/// The least [stack size](Builder::stack_size) in bytes: debug builds of the runtime need half of it.
+const LEAST_STACK: usize = 64 << 10;
+
 /// The environment variable that overrides the default number of workers.
 const WORKERS_VARIABLE: &str = "GIVEWAY_WORKERS";
 
@@ -194,7 +197,8 @@ impl Builder {
         self
     }
 
-    /// Sets the stack size of the threads in bytes. By default that of the standard library.
+    /// Sets the stack size of the threads in bytes: at least 64 KiB, which [`build`](Self::build)
+    /// checks. By default that of the standard library.
     ///
     /// # Examples
     ///
@@ -516,6 +520,11 @@ impl Builder {
         if self.thread_name.contains('\0') {
             return Err(invalid("a thread name must not hold a NUL byte".into()));
         }
+        if let Some(bytes) = self.stack_size.filter(|bytes| *bytes < LEAST_STACK) {
+            return Err(invalid(format!(
+                "`stack_size` is {bytes}; the runtime's threads need at least {LEAST_STACK} bytes"
+            )));
+        }
         crate::io::serve_everybody();
         if self.max_blocking_threads == 0 {
             return Err(invalid(
@@ -587,9 +596,12 @@ fn give_up(
     super::shutdown::and_join(shared, started);
     // None of the started workers may have been the last; see `shutdown.md`.
     super::shutdown::without_workers(shared);
+    let stack =
+        shared.pools()[0].stack_size().map(|bytes| format!(" with a stack of {bytes} bytes"));
+    let stack = stack.unwrap_or_default();
     io::Error::new(
         error.kind(),
-        format!("thread {} of {wanted} could not be started: {error}", started_now + 1),
+        format!("thread {} of {wanted} could not be started{stack}: {error}", started_now + 1),
     )
 }
 

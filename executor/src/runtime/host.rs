@@ -111,7 +111,7 @@ impl Worker {
     /// Returns whether a worker is idle that can take all that waits. Then the yield point goes on,
     /// though it was told to ask (`ask_once`). The idle worker gets what the running task has left
     /// in the slot. It cannot take what is pinned here: with that in the inbox the answer is false.
-    fn somebody_idle(&self) -> bool {
+    fn an_idle_worker_takes_over(&self) -> bool {
         let scheduler = &self.shared().scheduler;
         let idle = scheduler.idle.idle_hint().load(Relaxed) > 0;
         if idle {
@@ -174,7 +174,7 @@ impl Host for Worker {
         }
         match self.hold() {
             Hold::Core => {
-                let waits = !self.somebody_idle()
+                let waits = !self.an_idle_worker_takes_over()
                     && self.shared().scheduler.would_give_way(self.core(), self);
                 if !waits {
                     Tally::count(&self.tally().yields_declined);
@@ -197,7 +197,7 @@ impl Host for Worker {
             Hold::Lent(_) => return None,
             Hold::Lost(_) => return Some(self.ticket(self.ask_away())),
         }
-        let idle = self.somebody_idle();
+        let idle = self.an_idle_worker_takes_over();
         let way = if idle { None } else { self.shared().scheduler.yield_point(self.core(), self) };
         let Some(way) = way else {
             Tally::count(&self.tally().yields_declined);
@@ -253,12 +253,18 @@ fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, look_timer: &'a LookTim
     Signs { idle, asked: &NEVER, queued: [&NOTHING, &NOTHING], countdown: look_timer.countdown() }
 }
 
+/// How long a poll of a `block_on` goes on past its yield points, in nanoseconds: as long as the
+/// monitor grants polls on workers.
+const SLICE: u64 = 10_000_000;
+
 /// A thread in `block_on`. It holds no core and is never interrupted, so it looks for itself.
 pub(crate) struct BlockOnHost<'a> {
     shared: &'a Arc<Shared>,
     poll_state: PollState,
     /// The number of the poll that goes on.
     poll: Cell<u64>,
+    /// When a yield point of that poll first read the clock, if one has.
+    since: Cell<Option<u64>>,
     /// Tells the tickets of this caller from those of others, once it has made one.
     number: OnceCell<u64>,
     /// If the future is paced: when its poll began, or when the pacer last asked how long it has
@@ -273,6 +279,7 @@ impl<'a> BlockOnHost<'a> {
             shared,
             poll_state,
             poll: Cell::new(0),
+            since: Cell::new(None),
             number: OnceCell::new(),
             paced_since: Cell::new(None),
         }
@@ -280,6 +287,7 @@ impl<'a> BlockOnHost<'a> {
 
     pub(crate) fn begin_poll(&self) {
         self.poll.set(self.poll.get() + 1);
+        self.since.set(None);
         self.poll_state.begin_poll(false, false);
         if self.paced_since.get().is_some() {
             self.paced_since.set(Some(self.shared.now()));
@@ -287,23 +295,34 @@ impl<'a> BlockOnHost<'a> {
         }
     }
 
-    /// Returns whether the poll that has returned is to give way.
-    pub(crate) fn asked(&self) -> bool {
-        self.poll_state.asked().is_some()
+    /// Returns how the poll that has returned is to give way, if it is to.
+    pub(crate) fn asked(&self) -> Option<Way> {
+        self.poll_state.asked()
     }
 
-    /// Returns whether work waits that the thread should give way to.
-    fn look(&self) -> bool {
+    /// Returns how the future is to give way, if it is to: into the yield queue if work waits and
+    /// no worker is idle; to nothing but itself if its poll has had its time.
+    fn look(&self) -> Option<Way> {
         let (shared, scheduler) = (self.shared, &self.shared.scheduler);
         // After the runtime is closed, and in the child of a fork, no worker would wake this thread
         // again.
         if shared.gate.phase() != Phase::Open || shared.process.in_forked_child() {
-            return false;
+            return None;
         }
         let look_timer = &self.poll_state.look_timer;
-        let due = look_timer.ran_out() && look_timer.due(shared.now(), None) == Due::Everything;
-        !scheduler.injector.is_empty()
-            || (due | self.poll_state.take_unanswered()) && scheduler.work_waits()
+        let now = look_timer.ran_out().then(|| shared.now());
+        let due = now.is_some_and(|now| look_timer.due(now, None) == Due::Everything);
+        let unanswered = self.poll_state.take_unanswered();
+        if scheduler.idle.idle_hint().load(Relaxed) <= 0
+            && (!scheduler.injector.is_empty() || (due | unanswered) && scheduler.work_waits())
+        {
+            return Some(Way::YieldQueue);
+        }
+        // Something else in the future may want its turn, a timeout for instance.
+        let since = self.since.get().or(now);
+        self.since.set(since);
+        let went_on = now.zip(since).map_or(0, |(now, since)| now - since);
+        (went_on >= SLICE).then_some(Way::Swap)
     }
 
     fn ticket(&self) -> Ticket {
@@ -316,11 +335,12 @@ impl<'a> BlockOnHost<'a> {
 
 impl Host for BlockOnHost<'_> {
     fn signs(&self) -> Signs<'_> {
-        signs(self.shared, None, &self.poll_state.look_timer)
+        // An idle worker does not end the count: no other thread asks this one to return.
+        Signs { idle: &NOBODY, ..signs(self.shared, None, &self.poll_state.look_timer) }
     }
 
     fn work_waits(&self) -> bool {
-        let waits = self.look();
+        let waits = self.look().is_some();
         if waits {
             // The look may have been the only one for a while. The next yield point has to come to
             // the same answer.
@@ -332,11 +352,11 @@ impl Host for BlockOnHost<'_> {
     }
 
     fn give_way(&self) -> Option<Ticket> {
-        if !self.look() {
+        let Some(way) = self.look() else {
             self.shared.meter.yield_point_outside(false);
             return None;
-        }
-        self.poll_state.ask(Way::Park);
+        };
+        self.poll_state.ask(way);
         Some(self.ticket())
     }
 

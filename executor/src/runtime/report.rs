@@ -39,7 +39,7 @@ const MOST: usize = 100;
 /// assert_eq!((stuck.name(), stuck.worker()), (Some("slow cook"), Some(0)));
 /// assert_eq!((stuck.id(), stuck.spawned_at().file()), (task.id(), file!()));
 /// assert!(!stuck.is_blocking_job());
-/// println!("{report}"); // ... task "slow cook" (1), spawned at src/main.rs:9:5, in one poll for 10 ms, keeps worker 0
+/// println!("{report}"); // ... task "slow cook" (1), spawned at src/main.rs:9:5, in one poll for 10 ms on worker 0
 /// drop(release);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -249,12 +249,12 @@ impl fmt::Display for StuckTask {
         describe(f, self.id, self.name(), self.spawned_at)?;
         let length = Rounded(self.length);
         match self.place {
-            Place::Worker(worker) => write!(f, ", in one poll for {length}, keeps worker {worker}"),
+            Place::Worker(worker) => write!(f, ", in one poll for {length} on worker {worker}"),
             Place::Destructor(worker) => {
-                write!(f, ", in its destructor for {length}, keeps worker {worker}")
+                write!(f, ", in its destructor for {length} on worker {worker}")
             }
             Place::Nowhere => write!(f, ", blocks in place for {length}"),
-            Place::Lowered => write!(f, ", in one poll for {length}, keeps a lowered thread"),
+            Place::Lowered => write!(f, ", in one poll for {length} on a lowered thread"),
             Place::Job => write!(f, ", is a blocking job that has not ended after {length}"),
             Place::NotStarted => {
                 f.write_str(", is a blocking job that had not started, and is cancelled")

@@ -82,8 +82,8 @@ fn say(report: &ShutdownReport, waited: Duration, first: bool) {
     }
     if first {
         text.push_str(
-            "giveway: a task goes when its poll returns, a blocking job runs to its end; \
-             `Runtime::shutdown_timeout` does not wait for ever\n",
+            "giveway: a task is dropped when its poll returns, a blocking job runs to its \
+             end; `Runtime::shutdown_timeout` does not wait for ever\n",
         );
     }
     // If that fails, there is no other place for the report.

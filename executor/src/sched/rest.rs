@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), None);
         let _ = scheduler.set_resting(1);
         assert_eq!(scheduler.ask_to_rest(|core| core == 0), 1);
-        assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Park));
+        assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::YieldQueue));
         assert!(scheduler.has_returned(0));
         core.poll_state().set_pinned(true);
         scheduler.begin_poll(core, Source::Queue, false, false);

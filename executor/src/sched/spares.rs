@@ -178,7 +178,7 @@ mod tests {
     fn what_gave_way_on_a_spare_core_is_announced_before_it_goes_out_of_use() {
         let (scheduler, locals) = with_spare();
         let _idle = scheduler.idle.count_out(0, false);
-        scheduler.give_way(&locals[1], Box::new(1), Way::Park, 0, || 0);
+        scheduler.queue_after_yield(&locals[1], Box::new(1), Way::YieldQueue, 0, || 0);
         assert_eq!(scheduler.empty(&locals[1]), Some(0));
         assert_eq!(scheduler.empty(&locals[1]), None, "once");
     }

@@ -341,7 +341,7 @@ fn an_overdue_task_leaves_again_at_its_first_yield_point() {
     });
     assert!(matches!(overdue, Some(Yielded::Task(task)) if *task == 7));
     scheduler.begin_poll(core, Source::Overdue, false, false);
-    assert_eq!(scheduler.yield_point(core, &AlwaysAt(100)), Some(Way::Park));
+    assert_eq!(scheduler.yield_point(core, &AlwaysAt(100)), Some(Way::YieldQueue));
 }
 
 /// userver 65 again: after the slot's three turns the deque goes first, and what is in it is the
@@ -356,7 +356,7 @@ fn what_a_task_gives_way_to_goes_first_whatever_the_turn_of_the_slot() {
     }
     let _ = scheduler.push_woken(core, Box::new(7));
     assert_eq!(scheduler.yield_point(core, &AlwaysAt(0)), Some(Way::Swap));
-    scheduler.give_way(core, Box::new(100), Way::Swap, 0, || 0);
+    scheduler.queue_after_yield(core, Box::new(100), Way::Swap, 0, || 0);
     let order: Vec<_> =
         std::iter::from_fn(|| scheduler.next(core)).map(|(task, _)| *task).collect();
     assert_eq!(order, [7, 100]);

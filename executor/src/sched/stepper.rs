@@ -307,7 +307,8 @@ impl Stepper {
                 if moves_on && self.books.place(in_slot) == Some(Place::Slot(index)) {
                     self.books.insert(in_slot, Place::Queued { waiting: true });
                 }
-                self.scheduler.give_way(&self.workers[index].core, task, way, 0, || self.now);
+                self.scheduler
+                    .queue_after_yield(&self.workers[index].core, task, way, 0, || self.now);
                 State::Choose
             }
             State::CountOut => {
@@ -385,7 +386,7 @@ impl Stepper {
             (self.scheduler.idle.nobody_idle(), self.scheduler.defers_background());
         if dice < spawn + yields {
             if task.background && defers {
-                return State::GiveWay(task, Way::Park);
+                return State::GiveWay(task, Way::YieldQueue);
             }
             self.scheduler.requeue(core, Box::new(Task { ..*task }));
             self.books.moves(
@@ -402,7 +403,7 @@ impl Stepper {
             match busy || self.scheduler.idle.rests(index) {
                 // A background task without yield points: its next operation is cut short.
                 _ if asked && task.background && self.rng.bool() => match defers {
-                    true => State::GiveWay(task, Way::Park),
+                    true => State::GiveWay(task, Way::YieldQueue),
                     false => State::Polling(task),
                 },
                 true => match self.scheduler.yield_point(core, &AlwaysAt(self.now)) {

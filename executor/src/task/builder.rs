@@ -71,13 +71,13 @@ impl Builder {
         self
     }
 
-    /// Sets whether the OS preempts the polls of the task, at any instruction, for whatever else
-    /// there is to run. By default the runtime learns that of background tasks,
+    /// Sets whether the task is polled on threads of the lowest priority, which the OS preempts at
+    /// any instruction when something else is to run. By default the runtime learns that of background tasks,
     /// [from their polls](crate::Builder::preempt_background).
     ///
     /// - `true` is for background work of which you know that its polls are long and that you
-    ///   cannot cut: a compressor, a sort, a library that is not yours. The task is of the
-    ///   [background](Class::Background) then, whatever the class says.
+    ///   cannot cut: a compressor, a sort, a library that is not yours. The task is then a
+    ///   [background](Class::Background) task, whatever its class says.
     /// - `false` is for tasks that must not lose their CPU, because they share a lock with the
     ///   foreground. Workers poll them, however long that takes.
     ///
@@ -97,8 +97,8 @@ impl Builder {
     /// ([`yield_now_if_busy`](crate::yield_now_if_busy)).
     ///
     /// Yield points in the task give way to other preemptible tasks, every 10 ms. A blocking job
-    /// runs at the lowest priority without this setting if it is of the background:
-    /// [`spawn_blocking`](crate::spawn_blocking) in a background task.
+    /// that a background task spawns ([`spawn_blocking`](crate::spawn_blocking)) runs at the lowest
+    /// priority without this setting.
     ///
     /// # Not guaranteed
     ///

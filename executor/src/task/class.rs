@@ -47,7 +47,7 @@ pub enum Class {
 /// on threads of the lowest priority
 /// ([`Builder::preempt_background`](crate::Builder::preempt_background)).
 ///
-/// What the task spawns onto its own runtime is of the background too, unless a
+/// What the task spawns onto its own runtime is a background task too, unless a
 /// [`Builder`](super::Builder::class) says otherwise. In all other respects the task is like one of
 /// [`spawn`](super::spawn).
 ///

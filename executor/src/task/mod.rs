@@ -59,7 +59,7 @@ pub(crate) fn describe(
 ///
 /// The task starts at once, whether its handle is awaited or not. It runs on any worker, and may
 /// move between workers at every await. It inherits the [class](Class) of the task that spawns it:
-/// what a background task spawns is of the background too.
+/// what a background task spawns is a background task too.
 ///
 /// The current runtime is the one whose task or [`block_on`](crate::block_on) calls this function,
 /// or the one that the thread has [entered](crate::Handle::enter). Anywhere else it is the default
@@ -180,7 +180,7 @@ pub fn worker() -> Option<usize> {
 pub fn id() -> Id {
     try_id().expect(
         "no task is running on this thread; `task::id` is for tasks, and the future of `block_on` \
-         is none",
+         is not one",
     )
 }
 

@@ -457,7 +457,7 @@ impl Worker {
                 way
             }
             None if runnable.metadata().is_background() && scheduler.defers_background() => {
-                Way::Park
+                Way::YieldQueue
             }
             None => return scheduler.requeue(self.core(), runnable),
         };
@@ -468,8 +468,8 @@ impl Worker {
                 runnable.metadata().set_swapped();
                 0
             }
-            Way::Park => self.shared.meter.gives_way(runnable.metadata()),
+            Way::YieldQueue => self.shared.meter.gives_way(runnable.metadata()),
         };
-        scheduler.give_way(self.core(), runnable, way, since, || self.shared.now());
+        scheduler.queue_after_yield(self.core(), runnable, way, since, || self.shared.now());
     }
 }

@@ -44,12 +44,12 @@ mod no_body {
 mod with_arguments {
     #[giveway::main]
     pub async fn main
-    (_count: u32) -> u32 { //~ a function of `giveway::main` has no arguments: nobody could give it any
+    (_count: u32) -> u32 { //~ a function of `giveway::main` takes no arguments
         std::future::ready(_count).await
     }
 
     #[giveway::test]
-    async fn test(_: ()) {} //~ a function of `giveway::test` has no arguments: nobody could give it any
+    async fn test(_: ()) {} //~ a function of `giveway::test` takes no arguments
 }
 
 mod generic {

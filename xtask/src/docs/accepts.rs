@@ -10,7 +10,7 @@ const TESTED: &str = "tests/integration/io_accept.rs";
 /// Returns the pages, comments and examples whose loop ends at an error.
 pub(crate) fn check() -> Vec<String> {
     let tested = flat(&read(TESTED));
-    let begin = tested.find("// It was given up").expect("the loop is there");
+    let begin = tested.find("// The client left before").expect("the loop is there");
     let length = tested[begin..].find(".await; }").expect("the loop pauses");
     let answer = &tested[begin..begin + length];
     let is_shown = |path: &str| !path.starts_with("tests/") && !path.starts_with("benches/");

@@ -185,11 +185,11 @@ impl Settings {
                  for ever"
             )
         } else if !(..=1.0).contains(&maximum) {
-            format!("the maximum is {maximum}; there is no more than 1, which is every core")
+            format!("the maximum is {maximum}; there is no more than 1, which is every CPU")
         } else if minimum > maximum {
             format!(
-                "the minimum is {minimum}, and the maximum {maximum}; it belongs the other way \
-                 round"
+                "the minimum is {minimum}, and the maximum {maximum}; the minimum must not \
+                 exceed the maximum"
             )
         } else if !in_order {
             format!(

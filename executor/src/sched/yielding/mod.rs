@@ -90,7 +90,8 @@ impl<T: PointerSized> Scheduler<T> {
             // other.
             let pinned =
                 self.has_pinned(core) && !(poll_state.runs_pinned() && poll_state.swapped());
-            (queued || pinned).then(|| if poll_state.swapped() { Way::Park } else { Way::Swap })
+            (queued || pinned)
+                .then(|| if poll_state.swapped() { Way::YieldQueue } else { Way::Swap })
         };
         // 2. (Y1) The core's own queues. The task can change places with what waits there.
         if let Some(way) = own() {
@@ -99,7 +100,7 @@ impl<T: PointerSized> Scheduler<T> {
         // 3. (Y2) The injector. And a core that is to rest, which the task leaves even if no work
         //    waits.
         if !self.injector.is_empty() || self.leaves_to_lowered(core) {
-            return Some(Way::Park);
+            return Some(Way::YieldQueue);
         }
         // 4. (Y3) A request. `arm` comes before the look of step 6: a push that the look does not
         //    see then finds the bit, and interrupts this core.
@@ -127,7 +128,7 @@ impl<T: PointerSized> Scheduler<T> {
         };
         // 6. (A3) The look at every core, after `arm`.
         if wide && self.work_waits() {
-            return Some(Way::Park);
+            return Some(Way::YieldQueue);
         }
         poll_state.forget_swap();
         // 7. Nothing waits. A task that was asked to return finds nothing before it, and is polled
@@ -306,7 +307,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// core's holder looks for work next.
     ///
     /// `since` is for the yield queue, as at [`Self::push_to_yield_queue`].
-    pub(crate) fn give_way(
+    pub(crate) fn queue_after_yield(
         &self,
         core: &Local<T>,
         task: T,
@@ -327,7 +328,7 @@ impl<T: PointerSized> Scheduler<T> {
                 // 2. The task itself, behind all that waits here.
                 self.push_back(core, task);
             }
-            Way::Park => self.push_to_yield_queue(Yielded::Task(task), since, now),
+            Way::YieldQueue => self.push_to_yield_queue(Yielded::Task(task), since, now),
         }
         // 3. Announced before the next poll ([`Self::before_poll`]), and only to an idle worker.
         core.set_unannounced(Quiet::GaveWay);

@@ -13,7 +13,7 @@ pub(crate) enum Way {
     /// To the back of its core's own deque: what it gives way to is on that core.
     Swap,
     /// Into the yield queue.
-    Park,
+    YieldQueue,
 }
 
 /// The part of a core that yield points use.
@@ -44,7 +44,7 @@ impl PollState {
             pinned: Cell::new(false),
             swapped: Cell::new(false),
             asked: Cell::new(0),
-            way: Cell::new(Way::Park),
+            way: Cell::new(Way::YieldQueue),
             unanswered: Cell::new(false),
             look_timer: LookTimer::new(wide_look_interval),
         }
