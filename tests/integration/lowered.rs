@@ -259,11 +259,12 @@ fn a_shutdown_drops_those_that_wait_or_are_queued_and_names_those_that_do_not_re
             .map(|n| preemptible().spawn_on(hold(drops.counter(n)), runtime.handle()))
             .collect();
         let report = runtime.shutdown_timeout(Duration::from_millis(1));
-        let names: Vec<_> =
-            report.stuck_tasks().iter().map(|task| (task.name(), task.worker())).collect();
-        assert_eq!(names, vec![(Some("mill"), None); workers], "{report}");
+        // On a busy machine one more thread may be there by now, and on its way out of a short
+        // poll.
+        let mills = report.stuck_tasks().iter().filter(|task| task.name() == Some("mill"));
+        let mills: Vec<_> = mills.map(|task| (task.worker(), task.is_blocking_job())).collect();
+        assert_eq!(mills, vec![(None, false); workers], "{report}");
         assert!(report.to_string().contains("on a lowered thread"), "{report}");
-        assert!(!report.stuck_tasks()[0].is_blocking_job());
         for task in waiting.into_iter().chain(queued) {
             assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
         }
