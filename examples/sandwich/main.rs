@@ -38,17 +38,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            let said = say(options::HELP);
-            return if said.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        }
-        Err(error) => {
-            eprintln!("{error}\n\n{}", options::HELP);
-            return ExitCode::from(2);
-        }
-    };
+    // Help is no error: it goes to standard output, with success.
+    let options = Options::parse(std::env::args()).unwrap_or_else(|error| error.exit());
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

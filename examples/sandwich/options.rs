@@ -1,22 +1,10 @@
 //! The command line.
 
+use clap::{Parser, value_parser};
 use std::env;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::thread::available_parallelism;
 use std::time::Duration;
-
-pub(crate) const HELP: &str = "\
-The sandwich counter: requests over loopback TCP beside background jobs, in five acts.
-
-  --secs S         seconds an act takes (5)
-  --rate R         requests a second (2000)
-  --background N   background jobs at a time (64 for each worker that has a CPU)
-  --workers N      worker threads (as many as there are CPUs)
-  --picture FILE   where the picture goes, in a directory that exists (sandwich.svg in cargo's \
-                               target directory)
-  --json           for machines: the figures as JSON on standard output
-  --help           this";
 
 /// The default number of background jobs for each worker that has a CPU.
 const JOBS_FOR_EACH_WORKER: usize = 64;
@@ -27,6 +15,38 @@ const PICTURE: &str = "sandwich.svg";
 /// The most requests in an act. Every request is kept until the end, for the percentiles: some 50
 /// bytes each.
 const MOST_REQUESTS: f64 = 1e7;
+
+/// The sandwich counter: requests over loopback TCP beside background jobs, in five acts.
+#[derive(Debug, Parser)]
+#[command(name = "sandwich")]
+struct Args {
+    /// Seconds an act takes.
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds)]
+    secs: f64,
+    /// Requests a second.
+    #[arg(long, value_name = "R", default_value_t = 2_000, value_parser = value_parser!(u32).range(1..=200_000))]
+    rate: u32,
+    /// Background jobs at a time [default: 64 for each worker that has a CPU].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=100_000))]
+    background: Option<u64>,
+    /// Worker threads [default: as many as there are CPUs].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=giveway::MAX_WORKERS as u64))]
+    workers: Option<u64>,
+    /// Where the picture goes, in a directory that exists [default: sandwich.svg in cargo's target
+    /// directory].
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// For machines: the figures as JSON on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if (0.1..=3_600.0).contains(&number) => Ok(number),
+        _ => Err("a number from 0.1 to 3600 is wanted".to_owned()),
+    }
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Options {
@@ -43,49 +63,29 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Parses the arguments. `None` if help is requested.
-    pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
-        let (mut secs, mut rate, mut background, mut workers) = (5.0, 2_000, None, None);
-        let (mut picture, mut json) = (None, false);
-        // `--secs=5` is `--secs 5`.
-        let mut args = args.into_iter().flat_map(|arg| match arg.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => {
-                vec![flag.to_owned(), value.to_owned()]
-            }
-            _ => vec![arg],
-        });
-        while let Some(flag) = args.next() {
-            match flag.as_str() {
-                "--help" | "-h" => return Ok(None),
-                "--json" => json = true,
-                "--secs" => secs = number(&flag, args.next(), 0.1, 3_600.0)?,
-                "--rate" => rate = number(&flag, args.next(), 1, 200_000)?,
-                "--background" => background = Some(number(&flag, args.next(), 1, 100_000)?),
-                "--workers" => workers = Some(number(&flag, args.next(), 1, giveway::MAX_WORKERS)?),
-                "--picture" => {
-                    picture = Some(args.next().ok_or("--picture needs the name of a file")?.into());
-                }
-                _ => return Err(format!("{flag} is no option")),
-            }
-        }
+    /// Parses the arguments, of which the first is the program's name.
+    pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, clap::Error> {
+        let args = Args::try_parse_from(args)?;
+        let (secs, rate) = (args.secs, args.rate);
         if secs * f64::from(rate) > MOST_REQUESTS {
-            return Err(format!(
-                "--secs {secs} with --rate {rate}: more than {MOST_REQUESTS} requests an act"
-            ));
+            let kind = clap::error::ErrorKind::ValueValidation;
+            let text = format!(
+                "--secs {secs} with --rate {rate}: more than {MOST_REQUESTS} requests an act\n"
+            );
+            return Err(clap::Error::raw(kind, text));
         }
         let cpus = available_parallelism().map_or(1, usize::from);
-        let workers = workers.unwrap_or(cpus);
-        let background = background.unwrap_or(JOBS_FOR_EACH_WORKER * workers.min(cpus));
-        let picture = picture.unwrap_or_else(|| target_directory().join(PICTURE));
-        Ok(Some(Self {
+        let workers = args.workers.map_or(cpus, |workers| workers as usize);
+        let for_all = JOBS_FOR_EACH_WORKER * workers.min(cpus);
+        Ok(Self {
             time: Duration::from_secs_f64(secs),
             rate,
-            background,
+            background: args.background.map_or(for_all, |jobs| jobs as usize),
             workers,
             cpus,
-            picture,
-            json,
-        }))
+            picture: args.picture.unwrap_or_else(|| target_directory().join(PICTURE)),
+            json: args.json,
+        })
     }
 
     /// Returns how many CPUs the background work can use at most.
@@ -109,35 +109,35 @@ fn target_directory() -> PathBuf {
     }
 }
 
-fn number<T: FromStr + PartialOrd + std::fmt::Display>(
-    flag: &str,
-    value: Option<String>,
-    least: T,
-    most: T,
-) -> Result<T, String> {
-    let value = value.ok_or(format!("{flag} needs a number"))?;
-    match value.parse() {
-        Ok(number) if (&least..=&most).contains(&&number) => Ok(number),
-        _ => Err(format!("{flag} {value}: a number from {least} to {most} is wanted")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::path::{self, Path};
 
+    fn parse(args: &[&str]) -> Result<Options, clap::Error> {
+        let args = ["sandwich"].iter().chain(args);
+        Options::parse(args.map(|arg| (*arg).to_owned()))
+    }
+
     #[test]
     fn the_picture_goes_into_the_target_directory_that_cargo_used() {
         // This test program is two folders below the target directory.
         let target = env::current_exe().unwrap().ancestors().nth(3).map(Path::to_owned);
-        let options = Options::parse([]).unwrap().unwrap();
+        let options = parse(&[]).unwrap();
         assert_eq!(path::absolute(&options.picture).unwrap().parent().map(Path::to_owned), target);
     }
 
     #[test]
     fn the_picture_goes_where_it_is_told_to() {
-        let options = Options::parse(["--picture=here.svg".to_owned()]).unwrap().unwrap();
+        let options = parse(&["--picture=here.svg"]).unwrap();
         assert_eq!(options.picture, PathBuf::from("here.svg"));
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_errors() {
+        for arg in ["--secs=0", "--secs=NaN", "--rate=0", "--background=0", "--workers=4097"] {
+            assert!(parse(&[arg]).is_err(), "{arg}");
+        }
+        assert!(parse(&["--secs=3600", "--rate=200000"]).is_err(), "too much to remember");
     }
 }
