@@ -1,6 +1,7 @@
 //! A future with a deadline.
 
 use super::sleep::{Sleep, sleep, sleep_until};
+use pin_project_lite::pin_project;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -57,14 +58,17 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
     Timeout { future: future.into_future(), sleep: sleep_until(deadline) }
 }
 
-/// The future of [`timeout`] and [`timeout_at`].
-///
-/// See [`timeout`] for an example.
-#[derive(Debug)]
-#[must_use = "a timeout does nothing unless it is awaited"]
-pub struct Timeout<F> {
-    future: F,
-    sleep: Sleep,
+pin_project! {
+    /// The future of [`timeout`] and [`timeout_at`].
+    ///
+    /// See [`timeout`] for an example.
+    #[derive(Debug)]
+    #[must_use = "a timeout does nothing unless it is awaited"]
+    pub struct Timeout<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
 }
 
 impl<F> Timeout<F> {
@@ -101,24 +105,17 @@ impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: nothing may be moved out of `this`. `future` is pinned again below, and `sleep`
-        // is `Unpin`.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: `future` must not move until it is dropped. `this` was pinned, and `future` is
-        // pinned with it: nothing moves it out of a pinned `Timeout`, which has no `Drop` and is
-        // `Unpin` only if the future is.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        let sleep = &mut this.sleep;
+        let this = self.project();
         let had_budget = giveway_budget::has_remaining();
-        if let Poll::Ready(output) = future.poll(cx) {
+        if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
         // A future that has just spent the budget must not hide its own timeout: the clock is asked
         // all the same.
         let elapsed = if had_budget && !giveway_budget::has_remaining() {
-            Pin::new(&mut giveway_budget::unconstrained(sleep)).poll(cx)
+            Pin::new(&mut giveway_budget::unconstrained(this.sleep)).poll(cx)
         } else {
-            Pin::new(sleep).poll(cx)
+            Pin::new(this.sleep).poll(cx)
         };
         elapsed.map(|()| Err(Elapsed(())))
     }
