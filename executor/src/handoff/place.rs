@@ -21,7 +21,7 @@ use std::panic::Location;
 /// closure; unlike tokio's, it never panics by itself.
 ///
 /// Other futures *of the same task* do wait: those beside this one in a `join!` or `select!`, and a
-/// `timeout` around it. If they must not wait, use [`spawn_blocking`](super::spawn_blocking).
+/// `timeout` around it. If they must not wait, use [`spawn_blocking`](crate::spawn_blocking).
 ///
 /// # Not guaranteed
 ///

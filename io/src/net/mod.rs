@@ -49,6 +49,7 @@ mod retry;
 mod socket;
 mod split;
 mod split_owned;
+mod stream;
 mod tcp_connect;
 mod tcp_listener;
 mod tcp_options;
