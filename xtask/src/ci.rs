@@ -32,10 +32,16 @@ const STEPS: [Step; 16] = [
     ("sanitizers", sanitizers),
 ];
 
-/// Runs all steps, and says how long each took.
-pub(crate) fn run(sh: &Shell) -> Result<()> {
+/// Runs all steps, or those whose names contain `only`, and says how long each took.
+pub(crate) fn run(sh: &Shell, only: Option<&str>) -> Result<()> {
+    let steps = STEPS.iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only)));
+    ensure!(
+        steps.clone().next().is_some(),
+        "no step has `{}` in its name",
+        only.unwrap_or_default()
+    );
     let mut times: Vec<(&str, Duration)> = Vec::new();
-    for (name, step) in STEPS {
+    for (name, step) in steps {
         println!("\n== {name}");
         let start = Instant::now();
         step(sh).with_context(|| format!("the step \"{name}\" failed"))?;

@@ -16,7 +16,7 @@ use xshell::Shell;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  ci                        everything that must pass before a change lands
+  ci [STEP]                 everything that must pass before a change lands, or the steps so named
   test [ARGS]               the tests by nextest, in release mode, each with a time limit
   loom [MODEL]              the models under loom
   mutate [MODEL|MUTATION]   weakens one step at a time and expects the models that guard it to fail
@@ -44,7 +44,7 @@ fn run() -> Result<()> {
     let sh = Shell::new()?;
     sh.change_dir(workspace::root());
     match &*command {
-        "ci" => ci::run(&sh),
+        "ci" => ci::run(&sh, args.first().map(String::as_str)),
         "test" => ci::test(&sh, &args),
         "loom" => loom::run(&sh, args.first().map(String::as_str)),
         "mutate" => mutate::run(&sh, args.first().map(String::as_str)),
