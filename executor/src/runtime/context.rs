@@ -10,13 +10,11 @@
 //! entries of a task after its poll, and comes back to them before the next.
 
 use super::{Shared, default_runtime};
-use crate::task::{self, Class, Id, JoinHandle, Runnable};
+use crate::task::{Class, Id, Runnable};
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
 
@@ -111,10 +109,23 @@ pub(crate) fn away<R>(
 /// Calls `f` with the worker of this thread if it does not hold its core, and otherwise with
 /// `None`.
 pub(crate) fn with_away<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+    // SAFETY: the reference ends with the call of `f`, which cannot return it, so it does not
+    // outlive this frame.
+    f(unsafe { worker_away() })
+}
+
+/// Returns the worker of this thread, if it is in a poll and does not hold its core.
+///
+/// # Safety
+///
+/// The reference must not outlive the stack frame that calls this.
+#[inline]
+pub(crate) unsafe fn worker_away<'a>() -> Option<&'a Worker> {
     // SAFETY: the pointer is null, or points to the worker that `on_worker` borrows further up this
     // stack; its `PutBack` takes the pointer out before the borrow ends. There are only shared
-    // references to a worker. The reference ends with the call of `f`, which cannot return it.
-    f(unsafe { PLACE.get().away.as_ref() })
+    // references to a worker. The caller keeps the reference within its own frame, which ends
+    // before that of `on_worker`.
+    unsafe { PLACE.get().away.as_ref() }
 }
 
 /// Runs `f`, a blocking job, on this thread.
@@ -178,88 +189,12 @@ pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 ///
 /// The reference must not outlive the stack frame that calls this.
 #[inline]
-unsafe fn worker<'a>() -> Option<&'a Worker> {
+pub(crate) unsafe fn worker<'a>() -> Option<&'a Worker> {
     // SAFETY: the pointer is null, or points to the worker that `on_worker` borrows further up this
     // stack; its `PutBack` takes the pointer out before the borrow ends. There are only shared
     // references to a worker. The caller keeps the reference within its own frame, which ends
     // before that of `on_worker`.
     unsafe { PLACE.get().worker.as_ref() }
-}
-
-/// The place where a spawn puts its task.
-///
-/// It is not handed to a closure, because a closure that captures the user's future is one more
-/// copy of the future.
-#[derive(Clone, Copy)]
-enum Current<'a> {
-    /// This thread's worker, which belongs to the runtime and holds its core.
-    Worker(&'a Worker),
-    /// The runtime, for a thread that holds no core of it.
-    Outside(&'a Arc<Shared>),
-}
-
-impl<'a> Current<'a> {
-    #[inline]
-    fn of(shared: &'a Arc<Shared>, worker: Option<&'a Worker>) -> Self {
-        match worker {
-            Some(worker) if worker.belongs_to(shared) => Self::Worker(worker),
-            _ => Self::Outside(shared),
-        }
-    }
-
-    /// Spawns the future here. Only the allocation depends on the type of the future; the rest is
-    /// compiled once.
-    #[inline]
-    #[track_caller]
-    fn spawn<F>(
-        self,
-        name: Option<Box<str>>,
-        class: Option<Class>,
-        location: &'static Location<'static>,
-        future: F,
-    ) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        let class = class.unwrap_or_else(|| self.class());
-        let (runnable, handle) = task::allocate(self.shared(), name, class, location, future);
-        self.submit(runnable);
-        handle
-    }
-
-    #[inline]
-    #[track_caller]
-    fn shared(self) -> *const Shared {
-        let shared = match self {
-            Self::Worker(worker) => worker.shared(),
-            Self::Outside(shared) => shared,
-        };
-        // Checked on a worker too: a task may fork.
-        shared.refuse_in_forked_child();
-        Arc::as_ptr(shared)
-    }
-
-    /// Returns the class that a child inherits. It is inherited only within a runtime: the
-    /// background of one runtime may be the foreground of another.
-    #[inline]
-    fn class(self) -> Class {
-        match self {
-            Self::Worker(worker) => worker.class(),
-            Self::Outside(shared) => match PLACE.get().running {
-                Some((runtime, _, class)) if ptr::eq(runtime, Arc::as_ptr(shared)) => class,
-                _ => Class::Foreground,
-            },
-        }
-    }
-
-    #[inline]
-    fn submit(self, runnable: Runnable) {
-        match self {
-            Self::Worker(worker) => worker.submit(runnable),
-            Self::Outside(shared) => shared.submit(runnable),
-        }
-    }
 }
 
 /// Returns the class of the task that runs on this thread.
@@ -276,92 +211,11 @@ pub(crate) fn current_or_default() -> Arc<Shared> {
     current_shared().unwrap_or_else(|| default_runtime())
 }
 
-/// Returns the class that a child of what runs on this thread inherits in the runtime `shared`.
-pub(crate) fn class_in(shared: &Arc<Shared>) -> Class {
-    // SAFETY: the reference is used in this frame alone.
-    Current::of(shared, unsafe { worker() }).class()
-}
-
-/// Spawns a future onto the current runtime; outside of any, onto the default one. Without a class
-/// the task inherits one.
-#[inline]
-#[track_caller]
-pub(crate) fn spawn<F>(
-    name: Option<Box<str>>,
-    class: Option<Class>,
-    location: &'static Location<'static>,
-    future: F,
-) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    let entered = entered();
-    // SAFETY: the reference is used in this frame and in calls from it, and is not stored.
-    let worker = unsafe { worker() };
-    let default;
-    let current = match (entered.as_deref(), worker) {
-        (None, Some(worker)) => Current::Worker(worker),
-        (Some(shared), worker) => Current::of(shared, worker),
-        // SAFETY: the pointer is null, or points to the worker that `on_worker` borrows further up
-        // this stack, longer than this frame lasts. There are only shared references to a worker.
-        // The reference is used in this frame and in calls from it, and is not stored.
-        (None, None) => match unsafe { PLACE.get().away.as_ref() } {
-            Some(away) => Current::Outside(away.shared()),
-            None => {
-                default = default_runtime();
-                Current::Outside(&default)
-            }
-        },
-    };
-    current.spawn(name, class, location, future)
-}
-
-/// Spawns a future onto the runtime `shared`. Without a class the task inherits one.
-#[inline]
-#[track_caller]
-pub(crate) fn spawn_on<F>(
-    shared: &Arc<Shared>,
-    name: Option<Box<str>>,
-    class: Option<Class>,
-    location: &'static Location<'static>,
-    future: F,
-) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    // SAFETY: the reference is used in this frame and in calls from it, and is not stored.
-    let worker = unsafe { worker() };
-    Current::of(shared, worker).spawn(name, class, location, future)
-}
-
-/// Spawns a future onto the runtime `shared`; `lowered` says whether lowered threads poll the task.
-/// If they do, it is a background task.
-#[track_caller]
-pub(crate) fn spawn_outright<F>(
-    shared: &Arc<Shared>,
-    name: Option<Box<str>>,
-    class: Option<Class>,
-    lowered: bool,
-    location: &'static Location<'static>,
-    future: F,
-) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    // SAFETY: the reference is used in this frame and in calls from it, and is not stored.
-    let current = Current::of(shared, unsafe { worker() });
-    let class = if lowered { Class::Background } else { class.unwrap_or_else(|| current.class()) };
-    let (runnable, handle) = task::allocate(current.shared(), name, class, location, future);
-    runnable.metadata().set_lowered_outright(lowered);
-    if lowered {
-        shared.submit_lowered(runnable);
-    } else {
-        current.submit(runnable);
-    }
-    handle
+/// Returns the class of what runs on this thread without a core of `shared`, if it belongs to that
+/// runtime.
+pub(crate) fn running_class(shared: &Arc<Shared>) -> Option<Class> {
+    let (runtime, _, class) = PLACE.get().running?;
+    ptr::eq(runtime, Arc::as_ptr(shared)).then_some(class)
 }
 
 /// Returns the runtime that was entered last, borrowed from the stack.
@@ -369,7 +223,7 @@ where
 /// User code may leave that runtime and drop it. A caller that runs user code while it holds this
 /// must count the runtime first.
 #[inline]
-fn entered() -> Option<ManuallyDrop<Arc<Shared>>> {
+pub(crate) fn entered() -> Option<ManuallyDrop<Arc<Shared>>> {
     let entered = ENTERED.get();
     if entered.is_null() {
         return None;

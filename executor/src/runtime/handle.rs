@@ -91,7 +91,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::spawn_on(&self.shared, None, None, Location::caller(), future)
+        task::spawn::spawn_on(&self.shared, None, None, Location::caller(), future)
     }
 
     /// Spawns a future as a background task; see
@@ -115,7 +115,13 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        context::spawn_on(&self.shared, None, Some(Class::Background), Location::caller(), future)
+        task::spawn::spawn_on(
+            &self.shared,
+            None,
+            Some(Class::Background),
+            Location::caller(),
+            future,
+        )
     }
 
     /// Spawns a future that stays on one worker's thread; see

@@ -449,7 +449,7 @@ impl Shared {
 
     /// Queues a task of the lowered threads for the workers, because the OS refused the threads.
     pub(crate) fn raise(self: &Arc<Self>, runnable: Runnable) {
-        runnable.metadata().set_lowered_outright(false);
+        runnable.metadata().set_preemptible_by_user(false);
         self.inject_late(runnable);
     }
 

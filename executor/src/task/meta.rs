@@ -21,7 +21,7 @@
 //! known: u8    bit 0      REGISTERED   set by `register`, cleared by `unregister`
 //!              bit 1      PACED        set by `set_paced`, never cleared
 //!              bit 2      LOWERED      set and cleared by `set_lowered`
-//!              bit 3      OUTRIGHT     set by `pin_to` and `set_lowered_outright`, never cleared
+//!              bit 3      OUTRIGHT     set by `pin_to` and `set_preemptible_by_user`, never cleared
 //! mark: u16    where the task is: see `mark.rs`
 //! ```
 //!
@@ -327,7 +327,7 @@ impl Meta {
 
     /// Sets for good whether the task is polled on lowered threads. For the thread that spawns or
     /// queues it, before it pushes the task.
-    pub(crate) fn set_lowered_outright(&self, lowered: bool) {
+    pub(crate) fn set_preemptible_by_user(&self, lowered: bool) {
         self.set_lowered(lowered);
         self.known.set(self.known.get() | OUTRIGHT);
     }
