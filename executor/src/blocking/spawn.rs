@@ -98,7 +98,7 @@ where
     R: Send + 'static,
 {
     shared.refuse_in_forked_child();
-    let class = class.unwrap_or_else(|| task::spawn::class_in(shared));
+    let class = class.unwrap_or_else(|| task::spawning::class_in(shared));
     let job = Job(Some(f));
     let (runnable, handle) =
         task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);

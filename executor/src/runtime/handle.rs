@@ -91,7 +91,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        task::spawn::spawn_on(&self.shared, None, None, Location::caller(), future)
+        task::spawning::spawn_on(&self.shared, None, None, Location::caller(), future)
     }
 
     /// Spawns a future as a background task; see
@@ -115,7 +115,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        task::spawn::spawn_on(
+        task::spawning::spawn_on(
             &self.shared,
             None,
             Some(Class::Background),

@@ -137,7 +137,7 @@ impl Runtime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        task::spawn::spawn_on(&self.handle.shared, None, None, Location::caller(), future)
+        task::spawning::spawn_on(&self.handle.shared, None, None, Location::caller(), future)
     }
 
     /// Spawns a future as a background task; see
@@ -161,7 +161,7 @@ impl Runtime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        task::spawn::spawn_on(
+        task::spawning::spawn_on(
             &self.handle.shared,
             None,
             Some(Class::Background),

@@ -144,7 +144,7 @@ impl Builder {
     {
         if let Some(lowered) = self.preemptible {
             let shared = context::current_or_default();
-            return super::spawn::spawn_preemptible_or_not(
+            return super::spawning::spawn_preemptible_or_not(
                 &shared,
                 self.name,
                 self.class,
@@ -153,7 +153,7 @@ impl Builder {
                 future,
             );
         }
-        super::spawn::spawn(self.name, self.class, Location::caller(), future)
+        super::spawning::spawn(self.name, self.class, Location::caller(), future)
     }
 
     /// Spawns a task onto the runtime of `handle`.
@@ -177,7 +177,7 @@ impl Builder {
         F::Output: Send + 'static,
     {
         if let Some(lowered) = self.preemptible {
-            return super::spawn::spawn_preemptible_or_not(
+            return super::spawning::spawn_preemptible_or_not(
                 &handle.shared,
                 self.name,
                 self.class,
@@ -186,7 +186,7 @@ impl Builder {
                 future,
             );
         }
-        super::spawn::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
+        super::spawning::spawn_on(&handle.shared, self.name, self.class, Location::caller(), future)
     }
 
     /// Runs a function on a thread where it may block, like

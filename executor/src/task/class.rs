@@ -88,7 +88,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    super::spawn::spawn(None, Some(Class::Background), Location::caller(), future)
+    super::spawning::spawn(None, Some(Class::Background), Location::caller(), future)
 }
 
 /// Returns the class of the task that runs on this thread, or the foreground if none does. See

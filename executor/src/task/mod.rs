@@ -16,7 +16,7 @@ mod mark;
 mod meta;
 pub(crate) mod pinned;
 pub(crate) mod registry;
-pub(crate) mod spawn;
+pub(crate) mod spawning;
 
 pub use abort::AbortHandle;
 pub use builder::Builder;
@@ -99,7 +99,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    spawn::spawn(None, None, Location::caller(), future)
+    spawning::spawn(None, None, Location::caller(), future)
 }
 
 /// Returns a future that sends its task to the back of its worker's queue, once.

@@ -90,7 +90,7 @@ where
             "there is no worker {worker}: this runtime has {workers}, numbered from 0"
         );
     }
-    let class = class.unwrap_or_else(|| super::spawn::class_in(shared));
+    let class = class.unwrap_or_else(|| super::spawning::class_in(shared));
     let lodging = Lodging::new(shared, worker);
     let worker = lodging.worker;
     // The look at the gate comes after the count of the lodging. If the runtime is open now, the
