@@ -2,7 +2,7 @@
 
 use crate::{api, docs, loom, mutate, soak, workspace};
 use anyhow::{Context, Result, ensure};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use xshell::{Shell, cmd};
 
 type Step = (&'static str, fn(&Shell) -> Result<()>);
@@ -104,15 +104,17 @@ fn rustdoc(sh: &Shell) -> Result<()> {
 
 /// Every published crate builds from its package.
 ///
-/// In a new folder each time: cargo unpacks a package once for each folder, and would build what it
-/// unpacked there in an earlier run.
+/// In a folder whose name was never used: cargo unpacks a package once for each path, and would
+/// build what it unpacked there in an earlier run.
 fn packages(sh: &Shell) -> Result<()> {
-    let folder = sh.create_temp_dir()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+    let folder = std::env::temp_dir().join(format!("giveway-packages-{now}"));
     let packages = workspace::public_packages().flat_map(|package| ["-p", package.name.as_str()]);
-    cmd!(sh, "cargo package --allow-dirty {packages...}")
-        .env("CARGO_TARGET_DIR", folder.path())
-        .run()?;
-    Ok(())
+    let built = cmd!(sh, "cargo package --allow-dirty {packages...}")
+        .env("CARGO_TARGET_DIR", &folder)
+        .run();
+    sh.remove_path(&folder)?;
+    Ok(built?)
 }
 
 /// Every feature by itself: the tests turn on all at once.
