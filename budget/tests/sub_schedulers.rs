@@ -1,12 +1,12 @@
 //! Many resources in one task: they share its budget, and must neither starve one another nor be
-//! polled in vain.
+//! polled when they cannot go on.
 //!
 //! What went wrong elsewhere:
 //! - A `FuturesUnordered` went on polling children that could only answer `Pending`: for ever
-//!   (tokio 2390, futures-rs 2047), so many times a layer that nested ones seemed to hang (tokio
-//!   3493), or once for each child, which makes the whole quadratic (futures-rs 2526). Today it
-//!   stops when two of its children have woken themselves *during* their poll; so the wake must not
-//!   be put off.
+//!   (tokio 2390, futures-rs 2047), often enough in each layer that nested ones seemed to hang
+//!   (tokio 3493), or once for each child, which makes the whole quadratic (futures-rs 2526). Today
+//!   it stops when two of its children have woken themselves *during* their poll; so the wake must
+//!   not be put off.
 //! - An operation that a pending resource had taken was not given back, so that those which waited
 //!   used up what the ready one needed: a deadlock (tokio PR 2549).
 

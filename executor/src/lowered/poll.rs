@@ -16,7 +16,7 @@ use super::proxy;
 use crate::blocking::Kind;
 use crate::handoff::{Expect, POLLS};
 use crate::os::thread_time;
-use crate::runtime::host::{NEVER, NOBODY, NOTHING, ticket};
+use crate::runtime::host::{NEVER, NOBODY, NOTHING, SLICE, ticket};
 use crate::runtime::{Phase, Shared, context};
 use crate::sched::{LookTimer, Settings};
 use crate::task::{Meta, Runnable, with_polled};
@@ -25,10 +25,6 @@ use giveway_yield::host::{Host, Paced, Signs, Ticket, paced_poll_begins, with_ho
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// How long a poll goes on past its yield points, in nanoseconds: as long as the monitor grants
-/// polls on workers.
-const SLICE: u64 = 10_000_000;
 
 /// In the place of [`SLICE`], and of the budget of one poll, for a task that the runtime itself has
 /// chosen for lowered threads. They are small, so that a task which gives way after all can show

@@ -5,6 +5,7 @@ use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::handoff::Loan;
 use crate::handoff::{LONG_CALL, POLLS};
 use crate::runtime::Shared;
+use crate::runtime::host::SLICE;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ struct Terms {
 
 /// The terms of polls in general.
 const USUAL: Terms = Terms {
-    slice: Duration::from_millis(10),
+    slice: Duration::from_nanos(SLICE),
     grace: Duration::from_millis(1),
     enough_to_hear: Duration::from_millis(5),
 };

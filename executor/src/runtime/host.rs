@@ -253,9 +253,9 @@ fn signs<'a>(shared: &'a Shared, _worker: Option<usize>, look_timer: &'a LookTim
     Signs { idle, asked: &NEVER, queued: [&NOTHING, &NOTHING], countdown: look_timer.countdown() }
 }
 
-/// How long a poll of a `block_on` goes on past its yield points, in nanoseconds: as long as the
-/// monitor grants polls on workers.
-const SLICE: u64 = 10_000_000;
+/// How long a poll goes on past its yield points when no other task wants its thread, in
+/// nanoseconds: in a `block_on`, on a lowered thread, and, by the monitor, on a worker.
+pub(crate) const SLICE: u64 = 10_000_000;
 
 /// A thread in `block_on`. It holds no core and is never interrupted, so it looks for itself.
 pub(crate) struct BlockOnHost<'a> {
