@@ -79,12 +79,57 @@ fn proc_file(thread: i32, name: &str) -> Option<String> {
     }
 }
 
+/// How long the kernel lets a thread compute before another of the same priority is due (Linux 6.12
+/// and later; earlier kernels ignore it).
+///
+/// A thread that wakes up preempts one with a longer slice at once. One with a slice of the same
+/// length it lets finish its slice first, whatever the priorities: beside a thread at nice 19 that
+/// has just been continued it waits for milliseconds. Unlike a priority, a slice can be changed both
+/// ways without privileges. A thread inherits that of the thread which starts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeSlice {
+    /// The shortest that the kernel knows. For threads that are to run as soon as they wake up, and
+    /// do not compute for long.
+    Short,
+    /// The kernel's default, some milliseconds.
+    Ordinary,
+    /// Twice the default. For lowered threads. Much more would be wrong: a thread may be owed up to
+    /// two slices of CPU time, and is not preempted while it is.
+    Double,
+}
+
+impl TimeSlice {
+    /// Asks the OS for this slice for the calling thread. If it refuses, nothing changes.
+    pub(crate) fn ask(self) {
+        self.ask_for(0);
+    }
+
+    /// Asks the OS for this slice for another thread, by its number.
+    pub(crate) fn ask_for(self, thread: i32) {
+        #[cfg(not(target_os = "linux"))]
+        let _ = thread;
+        #[cfg(target_os = "linux")]
+        if let Some(mut attributes) = Attributes::of(thread) {
+            attributes.runtime = match self {
+                Self::Short => SHORT_SLICE,
+                Self::Ordinary | Self::Double => 0,
+            };
+            attributes.set(thread);
+            if self == Self::Double
+                && let Some(mut attributes) = Attributes::of(thread)
+            {
+                // What the kernel tells now is its default. Zero on a kernel without slices.
+                attributes.runtime *= 2;
+                attributes.set(thread);
+            }
+        }
+    }
+}
+
 /// Has the OS prefer other threads to `thread` for a while: they preempt it when they wake up. It
 /// need not be the calling thread. Returns what [`step_back`] needs to undo it, if the OS did it.
 ///
-/// The thread is given long time slices. Unlike a low priority, they can be taken back without
-/// privileges. The kernel (Linux 6.12 and later) lets a thread with shorter slices go first, but
-/// the thread keeps its share of the CPUs.
+/// The thread is given long time slices. It keeps its share of the CPUs.
 #[cfg(target_os = "linux")]
 pub(crate) fn step_aside(thread: i32) -> Option<NonZeroU64> {
     let mut attributes = Attributes::of(thread)?;
@@ -119,7 +164,9 @@ pub(crate) fn step_aside(_thread: i32) -> Option<NonZeroU64> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn step_back(_aside: NonZeroU64) {}
 
-/// The longest slice that the kernel knows, in nanoseconds.
+/// The shortest and the longest slice that the kernel knows, in nanoseconds.
+#[cfg(target_os = "linux")]
+const SHORT_SLICE: u64 = 100_000;
 #[cfg(target_os = "linux")]
 const LONG_SLICE: u64 = 100_000_000;
 
@@ -141,7 +188,8 @@ struct Attributes {
 
 #[cfg(target_os = "linux")]
 impl Attributes {
-    /// Returns the attributes of a thread, if its policy is an ordinary one.
+    /// Returns the attributes of a thread, if its policy is an ordinary one. Zero is the calling
+    /// thread.
     fn of(thread: i32) -> Option<Self> {
         let (mut attributes, size) = (Self::default(), size_of::<Self>());
         // SAFETY: `attributes` may be written to for `size` bytes, and the kernel writes no more. A
@@ -168,7 +216,10 @@ pub(crate) fn lower() -> io::Result<()> {
     // SAFETY: changes a setting of the calling thread (that is what 0 means on Linux), and touches
     // no memory.
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } {
-        0 => Ok(()),
+        0 => {
+            TimeSlice::Double.ask();
+            Ok(())
+        }
         _ => Err(io::Error::last_os_error()),
     }
     // On other systems it would lower the whole process.

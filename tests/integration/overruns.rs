@@ -390,3 +390,32 @@ fn no_wake_is_lost_between_workers_and_lowered_threads() {
     runtime.block_on(task).unwrap();
     assert_eq!(polls.load(Relaxed), 301);
 }
+
+/// A thread that wakes up preempts only threads with longer slices at once: see "Who goes first on
+/// a CPU" in `monitor/overruns.md`.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_others_wait_for_have_shorter_time_slices() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let slice = || scheduling().1;
+    let worker = runtime.block_on(runtime.spawn(async move { slice() })).unwrap();
+    if worker == 0 {
+        return eprintln!("skipped: this kernel knows no time slices");
+    }
+    let lowered = task::Builder::new().preemptible(true);
+    let lowered = lowered.spawn_on(async move { (is_lowered(), slice()) }, runtime.handle());
+    assert_eq!(runtime.block_on(lowered).unwrap(), (true, 2 * worker));
+    // With the only worker in a poll, a thread of the blocking pool comes for a spare core.
+    let stop = Arc::new(AtomicBool::new(false));
+    let stuck = runtime.spawn(endless(&stop));
+    let spare = runtime.spawn(async move { (task::worker(), slice()) });
+    let spare = runtime.block_on(spare).unwrap();
+    assert_eq!((spare.0, spare.1 < worker), (None, true), "{spare:?}");
+    stop.store(true, Relaxed);
+    runtime.block_on(stuck).unwrap();
+    // Its next job is not urgent, on the same thread or another.
+    for _ in 0..3 {
+        assert_eq!(runtime.block_on(runtime.spawn_blocking(slice)).unwrap(), worker);
+    }
+}

@@ -21,7 +21,7 @@ pub(crate) use end::Left;
 
 use crate::handoff::Loan;
 use crate::lowered;
-use crate::os;
+use crate::os::{self, TimeSlice};
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared, context};
 use crate::task::{Class, Id, Runnable, refuse};
@@ -197,6 +197,9 @@ struct Member {
     number: i32,
     handle: Option<JoinHandle<()>>,
     doing: Option<Work>,
+    /// Whether the thread may have a short time slice: it was called for a spare core, or is new
+    /// and has the slice of the thread that started it.
+    prompt: bool,
 }
 
 impl Pool {
@@ -281,6 +284,9 @@ impl Pool {
             // An earlier loan of this core is over.
             state.loans.retain(|(other, _)| *other != core);
             state.loans.push_back((core, loan));
+            if shared.is_spare(core) {
+                state.hurry_next();
+            }
             self.call_one(shared, state, usize::MAX)
         });
         self.refuse(shared, unserved);
@@ -481,6 +487,17 @@ impl Pool {
         }
     }
 
+    /// Has the calling thread compete with others as any thread does from now on.
+    fn slow_down(&self, state: &mut State, me: u64) {
+        // Lowered threads have a slice of their own, and run this on their proxy.
+        if self.class() == Class::Foreground
+            && let Some(member) = state.members.get_mut(&me)
+            && std::mem::take(&mut member.prompt)
+        {
+            TimeSlice::Ordinary.ask();
+        }
+    }
+
     /// Returns what a thread that is done with its duty does next. If there is nothing, the thread
     /// is among the idle ones from now on.
     fn take_duty(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Next {
@@ -490,6 +507,9 @@ impl Pool {
         //    runtime closes, because what is queued there is to be dropped.
         if let Some((core, loan)) = state.loans.pop_front() {
             state.standing_in += 1;
+            if !shared.is_spare(core) {
+                self.slow_down(&mut state, me);
+            }
             if !state.jobs.is_empty() && !self.is_stalled() {
                 // This thread may have been called for one of the jobs.
                 self.stall(shared);
@@ -501,6 +521,7 @@ impl Pool {
             && let Some(job) = state.jobs.pop_front()
         {
             self.begin(&mut state, me, &job);
+            self.slow_down(&mut state, me);
             if state.is_drained() {
                 shared.monitor.call();
             }
@@ -700,8 +721,19 @@ impl State {
         let number = self.next;
         self.next += 1;
         self.serving += 1;
-        self.members.insert(number, Member::default());
+        self.members.insert(number, Member { prompt: true, ..Member::default() });
         number
+    }
+
+    /// Has the thread that is called next run as soon as it is woken: the poll for whose sake it is
+    /// called may be on the same CPU.
+    fn hurry_next(&mut self) {
+        if let Some((number, _)) = self.idle.last()
+            && let Some(member) = self.members.get_mut(number)
+            && !std::mem::replace(&mut member.prompt, true)
+        {
+            TimeSlice::Short.ask_for(member.number);
+        }
     }
 
     fn doing(&mut self, me: u64, work: Option<Work>) {

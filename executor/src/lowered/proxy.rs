@@ -5,7 +5,7 @@
 //! waits for another task, and nothing that it does takes long.
 
 use crate::blocking::PoolConfig;
-use crate::os;
+use crate::os::{self, TimeSlice};
 use crate::runtime::Shared;
 use crate::sync::{AtomicBool, AtomicPtr, thread};
 use giveway_io::driver::{Process, Proxy as Calls, on_behalf, with_proxy};
@@ -61,7 +61,12 @@ impl Proxy {
             let service = Arc::new(Service::new());
             let serving = service.clone();
             let thread = std::thread::Builder::new().name(format!("{}-px", config.thread_name));
-            let handle = thread.spawn(move || while serving.serve() {}).ok()?;
+            let serve = move || {
+                // A call holds up a lowered thread, and may hold a lock that a worker wants next.
+                TimeSlice::Short.ask();
+                while serving.serve() {}
+            };
+            let handle = thread.spawn(serve).ok()?;
             state.service = Some((service, handle));
         }
         let (service, handle) = state.service.as_ref()?;

@@ -67,6 +67,7 @@ pub use deadlock::ExpectedWake;
 pub use long_poll::LongPoll;
 
 use crate::handoff::LONG_CALL;
+use crate::os::TimeSlice;
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
@@ -249,6 +250,8 @@ impl Monitor {
 
 /// Runs the monitor thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
+    // It is to notice an overrun poll while every CPU has one.
+    TimeSlice::Short.ask();
     shared.monitor.bind();
     watch(shared);
     serve_the_last(shared);
