@@ -1,11 +1,12 @@
 //! Models of the hand-off of a core: every interleaving under loom, many real ones otherwise. See
 //! `crate::models`.
 
+use super::sleep;
 use crate::handoff::{Lease, Recall};
 use crate::lowered::Service;
 use crate::parker::Parker;
 use crate::runtime::{Gate, Phase};
-use crate::sched::IdleSet;
+use crate::sched::{IdleSet, Ticket};
 use crate::sync::{AtomicUsize, model, thread};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -118,11 +119,7 @@ fn recall_against_sleep() {
                         core.home.unpark();
                         return;
                     }
-                    let park = || {
-                        core.parker.park();
-                        false
-                    };
-                    core.idle.sleep(0, false, |_| core.recall.is_wanted(), park);
+                    sleep(&core.idle, &core.parker, 0, false, |_| core.recall.is_wanted());
                     core.idle.abandon_search();
                 }
             }
@@ -218,12 +215,8 @@ impl Spare {
         self.parker.bind();
         let mut searching = false;
         while !self.queues().any(|queue| queue.swap(0, Relaxed) == 1) {
-            let look_again = |_| self.queues().any(|queue| queue.load(Relaxed) == 1);
-            let park = || {
-                self.parker.park();
-                false
-            };
-            self.idle.sleep(0, searching, look_again, park);
+            let look_again = |_: &Ticket| self.queues().any(|queue| queue.load(Relaxed) == 1);
+            sleep(&self.idle, &self.parker, 0, searching, look_again);
             searching = true;
         }
     }

@@ -14,7 +14,7 @@ mod rest;
 use crate::monitor::{Aside, Monitor};
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Gate, Phase};
-use crate::sched::{CountedOut, IdleSet, Interrupts, Queued, YieldQueue, Yielded};
+use crate::sched::{IdleSet, Interrupts, Queued, Ticket, YieldQueue, Yielded};
 use crate::sync::{AtomicBool, AtomicUsize, model, thread};
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -48,6 +48,23 @@ impl StubQueue {
     }
 }
 
+/// Puts a worker to sleep as `Worker::sleep` does: `look_again` says whether work waits. The worker
+/// is counted as a searcher when this returns.
+fn sleep(
+    idle: &IdleSet,
+    parker: &Parker,
+    worker: usize,
+    searching: bool,
+    look_again: impl FnOnce(&Ticket) -> bool,
+) {
+    let ticket = idle.enter(worker, searching);
+    let work = look_again(&ticket);
+    if let Err(ticket) = idle.settle(ticket, work) {
+        parker.park();
+        ticket.woken();
+    }
+}
+
 struct Runtime {
     queue: StubQueue,
     // The real queue: its ring is a lock and a length, both of which loom sees.
@@ -75,10 +92,9 @@ impl Runtime {
         assert_eq!(self.idle.announce(|| self.interrupts.raise_some()), None);
     }
 
-    /// Parks a worker until it is woken.
-    fn park(&self, worker: usize) -> bool {
-        self.parkers[worker].park();
-        false
+    /// Puts a worker to sleep, unless it sees work when it looks again.
+    fn sleep(&self, worker: usize, searching: bool, look_again: impl FnOnce(&Ticket) -> bool) {
+        sleep(&self.idle, &self.parkers[worker], worker, searching, look_again);
     }
 
     fn arm_and_look(&self, core: usize) -> bool {
@@ -104,9 +120,7 @@ impl Runtime {
     fn find_one(&self, worker: usize) {
         let mut searching = self.idle.try_start_search();
         while !self.queue.take() {
-            let look_again =
-                |counted_out| counted_out == CountedOut::LookAgain && !self.queue.is_empty();
-            self.idle.sleep(worker, searching, look_again, || self.park(worker));
+            self.sleep(worker, searching, |ticket| ticket.looks_again() && !self.queue.is_empty());
             searching = true;
         }
         if searching && let Some(worker) = self.idle.found_work(|| self.queued(), || ()) {
@@ -119,7 +133,7 @@ impl Runtime {
 ///
 /// With SeqCst loads alone it did not always (tokio PR 1788).
 ///
-/// Red (deadlock) without the fence in `announce`, without the fence in `count_out`, and without
+/// Red (deadlock) without the fence in `announce`, without the fence in `enter`, and without
 /// the second look.
 #[test]
 fn sleep_against_wake() {
@@ -171,7 +185,7 @@ fn last_searcher_against_push() {
         let runtime = Runtime::new(2);
         // Worker 1 is idle; worker 0 searches and is about to report a find.
         assert!(runtime.idle.try_start_search());
-        assert_eq!(runtime.idle.count_out(1, false), CountedOut::Park);
+        assert!(!runtime.idle.enter(1, false).looks_again());
         let pusher = thread::spawn({
             let runtime = runtime.clone();
             move || {
@@ -192,7 +206,7 @@ fn last_searcher_against_push() {
 /// A thread that is no worker wakes a task while the last worker of a closing runtime waits for it.
 /// The worker gets the task.
 ///
-/// Red (deadlock) without the fence in `announce` or `count_out`, or if the last worker parks
+/// Red (deadlock) without the fence in `announce` or `enter`, or if the last worker parks
 /// without another look.
 #[test]
 fn shutdown_against_wake() {
@@ -211,7 +225,7 @@ fn shutdown_against_wake() {
                 registered.store(0, Relaxed);
                 continue;
             }
-            runtime.idle.sleep(0, false, |_| !runtime.queue.is_empty(), || runtime.park(0));
+            runtime.sleep(0, false, |_| !runtime.queue.is_empty());
             runtime.idle.abandon_search();
         }
         waker.join().unwrap();
@@ -275,8 +289,7 @@ fn shutdown_against_sleep() {
         });
         let mut searching = false;
         while gate.phase() == Phase::Open {
-            let look_again = |_| gate.phase() != Phase::Open;
-            runtime.idle.sleep(0, searching, look_again, || runtime.park(0));
+            runtime.sleep(0, searching, |_| gate.phase() != Phase::Open);
             searching = true;
         }
         closer.join().unwrap();
@@ -292,7 +305,7 @@ fn shutdown_against_sleep() {
 fn monitor_against_rouse() {
     model(|| {
         let state = Arc::new((IdleSet::new(1, 0), Monitor::new(|| ())));
-        let _ = state.0.count_out(0, false);
+        let _asleep = state.0.enter(0, false);
         let waker = thread::spawn({
             let state = state.clone();
             move || {
@@ -381,7 +394,7 @@ fn resume_against_push() {
             let runtime = runtime.clone();
             move || runtime.push_and_interrupt()
         });
-        // As in `Worker::resume`.
+        // As in `Scheduler::step`.
         let _last = runtime.idle.stop_search();
         let saw_work = runtime.arm_and_look(0);
         pusher.join().unwrap();
@@ -396,7 +409,7 @@ fn resume_against_push() {
 ///
 /// In tokio, what had yielded was lost when the thread left the runtime (PR 6999).
 ///
-/// Red (deadlock) without the fence in `announce_yielded`, without the one in `count_out`, and if
+/// Red (deadlock) without the fence in `announce_yielded`, without the one in `enter`, and if
 /// the last look leaves out the yield queue.
 #[test]
 fn yield_against_sleep() {
@@ -415,9 +428,8 @@ fn yield_against_sleep() {
         // As in `Worker::run_tasks`, with nothing but the yield queue.
         let mut searching = runtime.idle.try_start_search();
         while runtime.yielded.take().is_none() {
-            let look_again =
-                |counted_out| counted_out == CountedOut::LookAgain && !runtime.yielded.is_empty();
-            runtime.idle.sleep(0, searching, look_again, || runtime.park(0));
+            runtime
+                .sleep(0, searching, |ticket| ticket.looks_again() && !runtime.yielded.is_empty());
             searching = true;
         }
         yielder.join().unwrap();

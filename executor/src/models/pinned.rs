@@ -1,6 +1,7 @@
 //! Models of the inbox: every interleaving under loom, many real ones otherwise. See
 //! `crate::models`.
 
+use super::sleep;
 use crate::parker::Parker;
 use crate::sched::{Scheduler, Settings};
 use crate::sync::{AtomicBool, AtomicUsize, model, thread};
@@ -27,11 +28,7 @@ fn pinned_push_against_sleep() {
         });
         let (scheduler, parker) = &*shared;
         while scheduler.take_pinned(&core).is_none() {
-            let park = || {
-                parker.park();
-                false
-            };
-            scheduler.idle.sleep(0, false, |_| scheduler.has_pinned(&core), park);
+            sleep(&scheduler.idle, parker, 0, false, |_| scheduler.has_pinned(&core));
             scheduler.idle.abandon_search();
         }
         pusher.join().unwrap();

@@ -1,10 +1,9 @@
 //! Models of resting workers: every interleaving under loom, many real ones otherwise. See
 //! `crate::models`.
 
+use super::sleep;
 use crate::parker::Parker;
-use crate::sched::{
-    CountedOut, IdleSet, Queued, Scheduler, SecondLook, Settings, YieldQueue, Yielded,
-};
+use crate::sched::{IdleSet, Queued, Scheduler, SecondLook, Settings, Ticket, YieldQueue, Yielded};
 use crate::sync::{model, thread};
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ impl Runtime {
 /// The monitor ends the rest of a worker that goes to sleep beside a full yield queue. The worker
 /// takes what is there.
 ///
-/// Red (deadlock) without the fence in `announce_yielded`, and without the one in `count_out`.
+/// Red (deadlock) without the fence in `announce_yielded`, and without the one in `enter`.
 #[test]
 fn end_of_rest_against_sleep() {
     model(|| {
@@ -54,8 +53,8 @@ fn end_of_rest_against_sleep() {
         });
         let mut searching = runtime.idle.try_start_search();
         while runtime.idle.rests(0) || runtime.yielded.take().is_none() {
-            let look_again = |counted_out| {
-                counted_out == CountedOut::LookAgain
+            let look_again = |ticket: &Ticket| {
+                ticket.looks_again()
                     && match runtime.look_again(0) {
                         SecondLook::Leave => true,
                         SecondLook::Park(None) => false,
@@ -65,11 +64,7 @@ fn end_of_rest_against_sleep() {
                         }
                     }
             };
-            let park = || {
-                runtime.parker.park();
-                false
-            };
-            runtime.idle.sleep(0, searching, look_again, park);
+            sleep(&runtime.idle, &runtime.parker, 0, searching, look_again);
             searching = true;
         }
         monitor.join().unwrap();
@@ -79,13 +74,13 @@ fn end_of_rest_against_sleep() {
 /// Something is pushed into the yield queue while the only searcher, a worker that rests, goes to
 /// sleep. One of the two threads wakes the worker that serves the queue.
 ///
-/// Red without the fence in `announce_yielded`, without the one in `count_out`, and if a worker
+/// Red without the fence in `announce_yielded`, without the one in `enter`, and if a worker
 /// that rests wakes no other.
 #[test]
 fn yield_against_sleep_of_a_resting_searcher() {
     model(|| {
         let runtime = Runtime::new(2, 1);
-        let _idle = runtime.idle.count_out(1, false);
+        let _asleep = runtime.idle.enter(1, false);
         assert!(runtime.idle.try_start_search());
         let pusher = thread::spawn({
             let runtime = runtime.clone();
@@ -94,12 +89,12 @@ fn yield_against_sleep_of_a_resting_searcher() {
                 runtime.idle.announce_yielded()
             }
         });
-        let woken = match runtime.idle.count_out(0, true) {
-            CountedOut::LookAgain => match runtime.look_again(0) {
+        let woken = match runtime.idle.enter(0, true).looks_again() {
+            true => match runtime.look_again(0) {
                 SecondLook::Leave => panic!("it rests"),
                 SecondLook::Park(woken) => woken,
             },
-            CountedOut::Park => None,
+            false => None,
         };
         let woken_by_pusher = pusher.join().unwrap();
         assert_eq!(
@@ -121,7 +116,7 @@ fn yield_against_end_of_rest() {
         let (scheduler, _locals) = Scheduler::<Box<usize>>::new(1, Settings::default());
         let scheduler = Arc::new(scheduler);
         assert_eq!(scheduler.set_resting(1), None);
-        let _idle = scheduler.idle.count_out(0, false);
+        let _asleep = scheduler.idle.enter(0, false);
         let pusher = thread::spawn({
             let scheduler = scheduler.clone();
             move || {

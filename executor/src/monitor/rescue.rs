@@ -2,7 +2,7 @@
 //! not be.
 //!
 //! The rule of `sched/sleep.md` allows that state for a moment: to a thread between its push and
-//! its announcement, to a worker between its count-out and its second look, and to a worker between
+//! its announcement, to a worker between its entry into the idle set and its second look, and to a worker between
 //! two polls, which announces what it has queued before the next one. A thread that has lost its
 //! CPU in such a moment makes it last. So the monitor looks again, a millisecond apart, and
 //!

@@ -7,7 +7,7 @@
 
 use super::queues::Ring;
 use super::turns::{InjectorTurn, InjectorTurns, QueueLength};
-use super::{MAX_SLOT_STREAK, PointerSized, PollState, Slot};
+use super::{Linger, MAX_SLOT_STREAK, PointerSized, PollState, Slot};
 use crossbeam_deque::{Steal, Stealer, Worker as Deque};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{
@@ -46,6 +46,10 @@ pub(crate) struct Local<T> {
     slot_streak: Cell<u8>,
     /// Whether the last visit to the injector brought few tasks.
     poor_visit: Cell<bool>,
+    /// Whether the idle set counts the holder as a searcher. Never in a poll, nor while no thread
+    /// holds the core.
+    searching: Cell<bool>,
+    linger: Linger,
     /// Whether the holder is the core's home thread, and so takes from its inbox.
     at_home: Cell<bool>,
     /// Whether the inbox has the next turn: the deque had the last one.
@@ -70,6 +74,8 @@ impl<T> Local<T> {
             help_turn: Cell::new(true),
             slot_streak: Cell::new(0),
             poor_visit: Cell::new(false),
+            searching: Cell::new(false),
+            linger: Linger::new(),
             at_home: Cell::new(true),
             inbox_turn: Cell::new(false),
             go_first: Cell::new(0),
@@ -157,6 +163,24 @@ impl<T> Local<T> {
     /// Returns whether the last visit to the injector brought few tasks, and forgets it.
     pub(crate) fn take_poor_visit(&self) -> bool {
         self.poor_visit.replace(false)
+    }
+
+    /// Returns whether the idle set counts the holder as a searcher.
+    #[inline]
+    pub(crate) fn is_searching(&self) -> bool {
+        self.searching.get()
+    }
+
+    /// Notes whether the idle set counts the holder as a searcher. Returns whether it did before.
+    #[inline]
+    pub(crate) fn set_searching(&self, searching: bool) -> bool {
+        self.searching.replace(searching)
+    }
+
+    /// Returns what is known of whether lingering before a sleep pays.
+    #[inline]
+    pub(crate) fn linger(&self) -> &Linger {
+        &self.linger
     }
 
     /// Sets whether the holder is the core's home thread, which alone takes from the inbox.

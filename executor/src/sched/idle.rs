@@ -48,14 +48,27 @@ impl fmt::Debug for Counts {
     }
 }
 
-/// What a worker must do after it was counted out.
-#[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CountedOut {
-    /// No worker searches any more: look at everything once more, then park.
-    LookAgain,
-    /// Another worker still searches, and inherits the duty to look.
-    Park,
+/// The place of a worker in the idle set: it was counted out, and has not come back.
+///
+/// Each goes back by [`IdleSet::leave`], or by [`Ticket::woken`] once another thread has taken the
+/// worker out.
+#[must_use = "a worker that forgets that it is idle is counted twice"]
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    worker: usize,
+    looks_again: bool,
+}
+
+impl Ticket {
+    /// Returns whether the worker has to look at everything once more: no worker searches any more.
+    /// If another still does, that one inherits the duty.
+    pub(crate) fn looks_again(&self) -> bool {
+        self.looks_again
+    }
+
+    /// Ends the stay of a worker that found its token: another thread has taken it out, and has
+    /// counted it as a searcher.
+    pub(crate) fn woken(self) {}
 }
 
 /// What waits in the queues. Decides which worker is woken.
@@ -84,14 +97,11 @@ pub(crate) struct IdleSet {
     /// `sleepers`, so it always agrees with the list. The searching half goes up under that lock
     /// for a worker that is woken; otherwise the searcher itself raises it, without the lock.
     counts: CachePadded<AtomicUsize>,
-    /// The idle half of `counts` again, on a line that changes only when a worker falls asleep or
-    /// is woken, not with every search. Written under the lock of `sleepers`. Part of no protocol,
-    /// and so not modelled.
-    idle: CachePadded<std::sync::atomic::AtomicUsize>,
     /// The word that yield points read first: the number of idle workers, less `LOOK_REQUIRED` for
     /// each reason to ask although a worker is idle (a poll is to return, or the runtime closes). A
-    /// sum: workers are added and taken out under the lock of `sleepers`, reasons without it. Not
-    /// modelled either.
+    /// sum: workers are added and taken out under the lock of `sleepers`, reasons without it. On a
+    /// line of its own, because `counts` changes with every search. Part of no protocol, and so not
+    /// modelled.
     hint: CachePadded<std::sync::atomic::AtomicIsize>,
     /// The idle workers. Last in, first out: the thread that slept the shortest has the warmest
     /// cache.
@@ -111,7 +121,6 @@ impl IdleSet {
     pub(crate) fn new(workers: usize, spares: usize) -> Self {
         Self {
             counts: CachePadded::new(AtomicUsize::new(0)),
-            idle: CachePadded::new(std::sync::atomic::AtomicUsize::new(0)),
             hint: CachePadded::new(std::sync::atomic::AtomicIsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(workers + spares)),
             asleep: (0..workers + spares).map(|_| AtomicBool::new(false)).collect(),
@@ -152,7 +161,7 @@ impl IdleSet {
     /// [`Self::announce_yielded`].
     pub(crate) fn set_resting(&self, workers: usize) {
         // Ordering: relaxed. The fence in `announce_yielded` comes after this store and orders it
-        // against a worker that goes to sleep, which reads it after the fence in `count_out`.
+        // against a worker that goes to sleep, which reads it after the fence in `enter`.
         self.resting.store(workers, Relaxed);
     }
 
@@ -173,7 +182,8 @@ impl IdleSet {
     /// Returns whether every worker was busy or searching a moment ago.
     #[inline]
     pub(crate) fn nobody_idle(&self) -> bool {
-        self.idle.load(Relaxed) == 0
+        // The reasons to ask are multiples of this, so what is left is the number of workers.
+        self.hint.load(Relaxed) & (LOOK_REQUIRED - 1) == 0
     }
 
     /// Returns whether work would wait although a worker is idle, because no worker searches.
@@ -189,7 +199,7 @@ impl IdleSet {
     #[inline]
     pub(crate) fn announce(&self, interrupt: impl FnOnce()) -> Option<usize> {
         // 1. (P2; the caller's push is P1.) Ordering: SeqCst fence, partner of those in
-        //    `count_out`, `found_work` and `Interrupts::arm`. The push is before this fence and the
+        //    `enter`, `found_work` and `Interrupts::arm`. The push is before this fence and the
         //    look at the counts (and at the bits, in `interrupt`) after it. The other side changes
         //    the counts or sets its bit before its own fence, and looks at the queues after it. So
         //    either this thread sees the other side's change, or the other side sees the push. A
@@ -212,7 +222,7 @@ impl IdleSet {
     /// Announces that something was put into the yield queue, or that fewer workers rest. Returns a
     /// worker to unpark, if one must be.
     pub(crate) fn announce_yielded(&self) -> Option<usize> {
-        // Ordering: SeqCst fence, partner of those in `count_out` and `found_work`. The push, or
+        // Ordering: SeqCst fence, partner of those in `enter` and `found_work`. The push, or
         // the new number of resting workers, is before this fence and the look at the counts after
         // it. The other side changes the counts before its fence and looks after it. So one of them
         // sees the other.
@@ -276,37 +286,29 @@ impl IdleSet {
     }
 
     /// Moves a worker that found nothing into the set.
-    pub(crate) fn count_out(&self, worker: usize, searching: bool) -> CountedOut {
-        // 1. (S1) From here on a push finds this worker idle.
-        let nobody_searches = self.insert(worker, searching);
+    pub(crate) fn enter(&self, worker: usize, searching: bool) -> Ticket {
+        // 1. (S1) From here on a push finds this worker idle. A push between an earlier look and
+        //    this would find no sleeper, and its task no worker.
+        let looks_again = self.insert(worker, searching);
         // 2. (S2) Ordering: SeqCst fence, partner of those in `announce`, `announce_yielded` and
         //    `Scheduler::push_pinned`. The worker is in the set before this fence and looks at the
         //    queues after it; a pushing thread pushes before its fence and looks at the set after
         //    it. So either the worker sees the push, or the pushing thread sees the worker.
         fence(SeqCst);
-        if nobody_searches { CountedOut::LookAgain } else { CountedOut::Park }
+        Ticket { worker, looks_again }
     }
 
-    /// Puts a worker to sleep: the worker's side of the protocol in one piece. Counts the worker
-    /// out, and parks it unless `look_again` finds a reason not to. `park` answers whether the
-    /// worker came back by itself, and has [removed](Self::remove) itself; otherwise it was woken.
-    ///
-    /// The worker is counted as a searcher when this returns. Returns true if it left by itself:
-    /// then no other thread has woken it, and none has told the monitor.
-    pub(crate) fn sleep(
-        &self,
-        worker: usize,
-        searching: bool,
-        look_again: impl FnOnce(CountedOut) -> bool,
-        park: impl FnOnce() -> bool,
-    ) -> bool {
-        // 1. (S1, S2) Into the set first. A push between an earlier look and this would find no
-        //    sleeper, and its task no worker.
-        let counted_out = self.count_out(worker, searching);
-        // 2. (S3, S4) The second look.
-        let left = look_again(counted_out) && self.remove(worker);
-        // 3. Nothing waits, or a waker has taken the worker out and its token is on the way.
-        left || park()
+    /// Takes a worker that was counted out back at once if `work` waits for it, as it saw when it
+    /// looked again (S4). Then it is counted as a searcher. Otherwise it gets its ticket back, and
+    /// parks: nothing waits, or a waker has taken it out and its token is on the way.
+    pub(crate) fn settle(&self, ticket: Ticket, work: bool) -> Result<(), Ticket> {
+        if work { self.leave(ticket) } else { Err(ticket) }
+    }
+
+    /// Takes a worker out that comes back by itself, and counts it as a searcher. Returns the ticket
+    /// if another thread has taken it out: then its token is on the way, and it parks for it.
+    pub(crate) fn leave(&self, ticket: Ticket) -> Result<(), Ticket> {
+        if self.remove(ticket.worker) { Ok(()) } else { Err(ticket) }
     }
 
     /// Starts a search, unless half of the workers that are not idle search already. Returns
@@ -318,7 +320,7 @@ impl IdleSet {
             if 2 * counts.searching() >= self.workers().saturating_sub(counts.idle()) {
                 return false;
             }
-            // Ordering: AcqRel, so that starts stand in one chain with the count-outs. A start
+            // Ordering: AcqRel, so that starts stand in one chain with the entries. A start
             // publishes nothing.
             match self.counts.compare_exchange_weak(counts.0, counts.0 + SEARCHING, AcqRel, Relaxed)
             {
@@ -339,17 +341,17 @@ impl IdleSet {
     }
 
     /// Adds a worker that found nothing. Returns true if no worker searches now.
-    #[must_use = "whoever leaves nobody searching has to look again"]
+    #[must_use = "the last searcher has to look again"]
     fn insert(&self, worker: usize, searching: bool) -> bool {
         let mut sleepers = lock(&self.sleepers);
         debug_assert!(!sleepers.contains(&worker), "worker {worker} sleeps twice");
         sleepers.push(worker);
         self.asleep[worker].store(true, Relaxed);
         let change = IDLE.wrapping_sub(if searching { SEARCHING } else { 0 });
-        // Ordering: AcqRel. What orders it against a push is the fence that `count_out` has after
+        // Ordering: AcqRel. What orders it against a push is the fence that `enter` has after
         // it.
         let before = Counts(self.counts.fetch_add(change, AcqRel));
-        self.hint(&sleepers, 1);
+        self.hint(1);
         before.searching() == usize::from(searching)
     }
 
@@ -377,7 +379,7 @@ impl IdleSet {
         let place = sleepers.iter().rposition(|&worker| may(worker))?;
         let worker = sleepers.remove(place);
         self.asleep[worker].store(false, Relaxed);
-        self.idle_to_searching(1, &sleepers);
+        self.idle_to_searching(1);
         Some(worker)
     }
 
@@ -393,15 +395,15 @@ impl IdleSet {
         };
         sleepers.remove(place);
         self.asleep[worker].store(false, Relaxed);
-        self.idle_to_searching(1, &sleepers);
+        self.idle_to_searching(1);
         true
     }
 
     /// Returns whether a worker is in the set. A worker that goes to sleep enters it before the
-    /// fence of its count-out; the caller has a fence before this, too.
+    /// fence of its entry; the caller has a fence before this, too.
     #[inline]
     pub(crate) fn is_asleep(&self, worker: usize) -> bool {
-        // Ordering: relaxed. The caller's fence and the one in `count_out` order it against what
+        // Ordering: relaxed. The caller's fence and the one in `enter` order it against what
         // the worker looks at before it parks.
         self.asleep[worker].load(Relaxed)
     }
@@ -411,7 +413,7 @@ impl IdleSet {
         let mut sleepers = lock(&self.sleepers);
         let woken = std::mem::take(&mut *sleepers);
         woken.iter().for_each(|&worker| self.asleep[worker].store(false, Relaxed));
-        self.idle_to_searching(woken.len(), &sleepers);
+        self.idle_to_searching(woken.len());
         woken
     }
 
@@ -423,20 +425,19 @@ impl IdleSet {
 
     /// Moves `workers` workers from the idle count to the searching one. Called under the lock of
     /// `sleepers`, from which they were just taken.
-    fn idle_to_searching(&self, workers: usize, sleepers: &[usize]) {
+    fn idle_to_searching(&self, workers: usize) {
         // Ordering: AcqRel. A thread that sees the new searcher relies on what the searcher does
-        // next, and the searcher's own count-out orders that.
+        // next, and the searcher's own entry orders that.
         let before = Counts(self.counts.fetch_sub(workers * (IDLE - SEARCHING), AcqRel));
         debug_assert!(
             before.idle() >= workers,
             "woke a worker that was not counted as idle: {before:?}"
         );
-        self.hint(sleepers, -(workers as isize));
+        self.hint(-(workers as isize));
     }
 
-    /// Publishes the length of `sleepers`, which has changed by `change`. Called under its lock.
-    fn hint(&self, sleepers: &[usize], change: isize) {
-        self.idle.store(sleepers.len(), Relaxed);
+    /// Publishes that the length of `sleepers` has changed by `change`. Called under its lock.
+    fn hint(&self, change: isize) {
         // Ordering: relaxed, here, in `require_look` and in `release_look`. A sum, of which no
         // change is lost, and which publishes nothing: a yield point that just misses a change sees
         // it the next time.
@@ -479,8 +480,8 @@ mod tests {
     #[test]
     fn two_pushes_at_once_wake_one_worker() {
         let idle = IdleSet::new(3, 0);
-        let _ = idle.count_out(0, false);
-        let _ = idle.count_out(1, false);
+        let _ticket = idle.enter(0, false);
+        let _ticket = idle.enter(1, false);
         // Both pushing threads saw that no worker searches before either took the lock.
         assert_eq!(idle.wake_one(), Some(1), "the one that slept the shortest");
         assert_eq!(idle.wake_one(), None, "somebody searches now, and will see both");

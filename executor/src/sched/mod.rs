@@ -2,9 +2,9 @@
 //!
 //! Nothing in this module knows a thread, a clock or a file descriptor. A [`Scheduler`] is the
 //! queues and the idle set of one runtime. A [`Local`] is the part of a core that only its holder
-//! may touch. The threads in `crate::worker` call these functions in a loop. The seeded stepper in
-//! `stepper` calls the same functions in random order with virtual workers, and checks the
-//! invariants after every step.
+//! may touch. The order in which a worker looks at the queues is in `next.rs`, as a state machine.
+//! The threads in `crate::worker` drive it in a loop. The seeded stepper in `stepper` drives the
+//! same machine in random order with virtual workers, and checks the invariants after every step.
 //!
 //! How this differs from tokio and Go: there, the last searcher that finds work always wakes
 //! another worker, needed or not. Here it looks first ([`Scheduler::found_work`]), and wakes one
@@ -15,6 +15,8 @@
 
 mod core;
 mod idle;
+mod linger;
+mod next;
 mod pinned;
 mod queues;
 mod rest;
@@ -27,7 +29,9 @@ mod turns;
 mod yielding;
 
 pub(crate) use self::core::{Local, Quiet, Remote};
-pub(crate) use idle::{CountedOut, IdleSet, Queued, SecondLook};
+pub(crate) use idle::{IdleSet, Queued, SecondLook, Ticket};
+pub(crate) use linger::Linger;
+pub(crate) use next::{Finder, Step};
 pub(crate) use queues::{Entry, Injector, PointerSized, Slot, YieldQueue, Yielded};
 pub(crate) use spares::{Move, Spare, Whereabouts, next_move};
 #[cfg(all(test, not(giveway_loom)))]
@@ -201,12 +205,19 @@ impl<T: PointerSized> Scheduler<T> {
         self.injector.push_batch(first.into_iter().chain(rest));
     }
 
-    /// Takes the next task: steps 1 to 3 of the order in `docs/architecture.md` (the injector every
-    /// 61st tick, the slot and the deque, the injector), then the inbox. Reads no clock.
+    /// Takes the next task by steps 1 to 3 of the order, then the inbox, by a clock that stands
+    /// still.
+    #[cfg(all(test, not(giveway_loom)))]
     pub(crate) fn next(&self, core: &Local<T>) -> Option<(T, Source)> {
-        self.next_local(core, || 0)
-            .or_else(|| self.take_injected(core).map(|task| (task, Source::Queue)))
-            .or_else(|| self.take_pinned(core))
+        let mut finder = Finder::new();
+        loop {
+            match self.step(core, &mut finder, || 0) {
+                Step::Run(task, source) => return Some((task, source)),
+                Step::Look => return self.take_pinned(core),
+                Step::GoOn | Step::Gather => {}
+                _ => unreachable!("the look at the reactor comes first"),
+            }
+        }
     }
 
     /// Takes the next task by steps 1 and 2 of the order: from this core alone, unless it is the

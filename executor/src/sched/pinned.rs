@@ -12,7 +12,7 @@ impl<T: PointerSized> Scheduler<T> {
     /// unparked.
     pub(crate) fn push_pinned(&self, worker: usize, task: T) -> Option<usize> {
         self.core(worker).inbox.push(task);
-        // 1. Ordering: SeqCst fence, partner of those in `IdleSet::count_out` and
+        // 1. Ordering: SeqCst fence, partner of those in `IdleSet::enter` and
         //    `Interrupts::arm`. The push is before this fence, the looks at the worker after it. A
         //    worker that goes to sleep, or begins something polite, says so before its fence and
         //    looks at its inbox after it. So one sees the other.

@@ -71,11 +71,11 @@ mod tests {
     fn only_a_worker_that_serves_the_yield_queue_is_woken_for_it() {
         let (scheduler, _locals) = two();
         let _ = scheduler.set_resting(1);
-        let _idle = scheduler.idle.count_out(0, false);
+        let _asleep = scheduler.idle.enter(0, false);
         scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
         assert_eq!(scheduler.announce_yielded(), None, "it rests");
         assert!(!scheduler.anything_announced(), "so nothing waits for it");
-        let _idle = scheduler.idle.count_out(1, false);
+        let _asleep = scheduler.idle.enter(1, false);
         assert_eq!(scheduler.announce_yielded(), Some(1));
     }
 
@@ -83,7 +83,7 @@ mod tests {
     fn a_worker_that_rests_is_woken_for_everything_else() {
         let (scheduler, _locals) = two();
         let _ = scheduler.set_resting(2);
-        let _idle = scheduler.idle.count_out(0, false);
+        let _asleep = scheduler.idle.enter(0, false);
         scheduler.injector.push(Box::new(1));
         assert_eq!(scheduler.announce(), Some(0));
     }
@@ -92,7 +92,7 @@ mod tests {
     fn what_waited_is_announced_when_a_worker_rests_no_more() {
         let (scheduler, _locals) = two();
         let _ = scheduler.set_resting(2);
-        let _idle = scheduler.idle.count_out(1, false);
+        let _asleep = scheduler.idle.enter(1, false);
         scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
         assert_eq!(scheduler.set_resting(1), Some(1));
     }
@@ -101,11 +101,11 @@ mod tests {
     fn the_last_searcher_calls_another_for_the_yield_queue_before_it_rests() {
         let (scheduler, _locals) = two();
         let _ = scheduler.set_resting(1);
-        let _idle = scheduler.idle.count_out(1, false);
+        let _asleep = scheduler.idle.enter(1, false);
         assert!(scheduler.idle.try_start_search());
         scheduler.push_to_yield_queue(Yielded::Task(Box::new(1)), 0, || 0);
         assert_eq!(scheduler.announce_yielded(), None, "one searches");
-        let _idle = scheduler.idle.count_out(0, true);
+        let _asleep = scheduler.idle.enter(0, true);
         assert_eq!(scheduler.idle.second_look(0, Queued::Yielded), SecondLook::Park(Some(1)));
     }
 

@@ -164,7 +164,7 @@ mod tests {
         for task in 0..5 {
             let _announced_below = scheduler.push_woken(&locals[1], Box::new(task));
         }
-        let _idle = scheduler.idle.count_out(0, false);
+        let _asleep = scheduler.idle.enter(0, false);
         assert_eq!(scheduler.empty(&locals[1]), Some(0), "somebody is told");
         scheduler.set_in_use(1, 1);
         assert!(scheduler.anything_queued());
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_gave_way_on_a_spare_core_is_announced_before_it_goes_out_of_use() {
         let (scheduler, locals) = with_spare();
-        let _idle = scheduler.idle.count_out(0, false);
+        let _asleep = scheduler.idle.enter(0, false);
         scheduler.queue_after_yield(&locals[1], Box::new(1), Way::YieldQueue, 0, || 0);
         assert_eq!(scheduler.empty(&locals[1]), Some(0));
         assert_eq!(scheduler.empty(&locals[1]), None, "once");
@@ -191,7 +191,7 @@ mod tests {
             None,
             "the other one is awake, and looks before it sleeps"
         );
-        let _idle = scheduler.idle.count_out(0, false);
+        let _asleep = scheduler.idle.enter(0, false);
         assert_eq!(scheduler.empty(&locals[1]), Some(0));
     }
 

@@ -62,8 +62,8 @@ fn i4_a_thief_takes_half_rounded_up_and_at_most_128() {
 #[test]
 fn i5_work_that_is_announced_has_a_searcher_if_anybody_was_idle() {
     let (scheduler, _cores) = Scheduler::<Task>::new(3, Settings::default());
-    let _ = scheduler.idle.count_out(1, false);
-    let _ = scheduler.idle.count_out(2, false);
+    let _asleep = scheduler.idle.enter(1, false);
+    let _asleep = scheduler.idle.enter(2, false);
     scheduler.injector.push(Box::new(0));
     assert_eq!(scheduler.announce(), Some(2));
     assert_eq!(scheduler.idle.counts().searching(), 1);
@@ -82,7 +82,7 @@ fn i5_work_that_is_announced_has_a_searcher_if_anybody_was_idle() {
 #[test]
 fn i5_a_searcher_that_takes_the_last_task_wakes_nobody() {
     let (scheduler, cores) = with_queued(2, 1);
-    let _ = scheduler.idle.count_out(0, false);
+    let _asleep = scheduler.idle.enter(0, false);
     assert!(scheduler.idle.try_start_search());
     assert!(scheduler.steal(&cores[1], 0, false).is_some());
     assert_eq!(scheduler.found_work(), None);
@@ -147,7 +147,7 @@ fn l3_looking_for_work_ends_with_a_task_or_with_sleep() {
     let core = &cores[0];
     assert!(scheduler.next(core).is_none());
     assert!((0..SEARCH_ROUNDS).all(|round| scheduler.steal(core, round, false).is_none()));
-    assert_eq!(scheduler.idle.count_out(0, false), CountedOut::LookAgain);
+    assert!(scheduler.idle.enter(0, false).looks_again());
     assert!(!scheduler.anything_queued());
     assert_eq!(scheduler.idle.counts().idle(), 1);
 }
@@ -184,7 +184,7 @@ fn l4_the_injector_is_served_after_the_first_long_poll_and_shares_the_time_with_
 #[test]
 fn s3_a_core_is_held_or_idle_and_never_both() {
     let (scheduler, _cores) = Scheduler::<Task>::new(2, Settings::default());
-    let _ = scheduler.idle.count_out(0, false);
+    let _asleep = scheduler.idle.enter(0, false);
     assert!(scheduler.idle.remove(0));
     assert!(!scheduler.idle.remove(0), "it is held now");
     assert!(scheduler.idle.wake_all().is_empty());
@@ -314,7 +314,7 @@ fn a_task_that_yields_goes_behind_everything_queued() {
 #[test]
 fn a_yielded_task_is_announced_before_another_is_polled() {
     let (scheduler, cores) = with_queued(2, 1);
-    let _ = scheduler.idle.count_out(1, false);
+    let _asleep = scheduler.idle.enter(1, false);
     let (first, _) = scheduler.next(&cores[0]).expect("one is queued");
     assert_eq!(scheduler.before_poll(&cores[0]), None, "nothing is left behind");
     cores[0].deque().push(Box::new(1));
@@ -407,7 +407,7 @@ fn the_inbox_takes_turns_with_the_deque() {
 #[test]
 fn a_pinned_push_to_a_worker_that_is_awake_needs_no_lock_of_the_idle_set() {
     let (scheduler, cores) = with_queued(3, 1);
-    let _ = scheduler.idle.count_out(2, false);
+    let _asleep = scheduler.idle.enter(2, false);
     let asks = || scheduler.idle.idle_hint().load(Relaxed) <= 0;
     assert!(scheduler.next(&cores[0]).is_some());
     scheduler.begin_poll(&cores[0], Source::Queue, false, false);
@@ -427,7 +427,7 @@ fn a_pinned_push_to_a_worker_that_is_awake_needs_no_lock_of_the_idle_set() {
 fn the_monitor_leaves_a_request_that_is_not_its_own() {
     let (scheduler, cores) = with_queued(2, 1);
     let asks = || scheduler.idle.idle_hint().load(Relaxed) <= 0;
-    let _ = scheduler.idle.count_out(1, false);
+    let _asleep = scheduler.idle.enter(1, false);
     cores[0].advance_tick();
     scheduler.begin_poll(&cores[0], Source::Queue, false, false);
     let seen = scheduler.core(0).polling();

@@ -28,8 +28,10 @@ struct Task {
 
 /// What a virtual worker is about to do.
 enum State {
-    /// Choose a task, steps 1 to 3.
+    /// Begin to look for the next task.
     Choose,
+    /// Look for it.
+    Find(Finder),
     /// Tell the idle set of the find.
     Found(Box<Task>, Source),
     /// Announce what was queued quietly.
@@ -42,18 +44,12 @@ enum State {
     Announce(Box<Task>, Push),
     /// The poll has returned; the task gives way.
     GiveWay(Box<Task>, Way),
-    /// Step 6: stop searching, if it did.
-    Resume { searched_all: bool },
-    /// Step 6: look, and take one.
-    Resuming { searched_all: bool, was_last: Option<bool> },
-    /// Look at the others.
-    Search { round: usize },
     /// Be counted out.
-    CountOut,
+    Sleep,
     /// Look again, or park.
-    CountedOut(CountedOut),
+    Asleep(Ticket),
     /// Asleep until there is a token.
-    Parked,
+    Parked(Ticket),
     /// On a spare core that is not in use.
     Retired,
 }
@@ -68,7 +64,6 @@ enum Push {
 struct Worker {
     core: Local<Box<Task>>,
     state: State,
-    searching: bool,
     token: bool,
     /// Whether its core is a spare one, and is wanted back.
     recalled: bool,
@@ -112,7 +107,7 @@ impl Stepper {
         let (scheduler, locals) = Scheduler::new(cores, settings);
         let worker = |core: Local<_>| {
             let state = if core.index() < cores { State::Choose } else { State::Retired };
-            Worker { core, state, searching: false, token: false, recalled: false, holds: false }
+            Worker { core, state, token: false, recalled: false, holds: false }
         };
         Self {
             scheduler,
@@ -148,7 +143,7 @@ impl Stepper {
 
     fn unpark(&mut self, worker: Option<usize>) {
         if let Some(worker) = worker {
-            assert!(!self.workers[worker].searching, "woke a worker that was awake");
+            assert!(!self.workers[worker].core.is_searching(), "woke a worker that was awake");
             self.workers[worker].token = true;
         }
     }
@@ -196,74 +191,41 @@ impl Stepper {
         let core = &self.workers[index].core;
         let next = match state {
             State::Choose if self.workers[index].recalled => {
-                if !std::mem::replace(&mut self.workers[index].searching, false) {
-                    self.retire(index);
-                    return true;
-                }
-                let woken = self.scheduler.found_work();
-                self.unpark(woken);
-                State::Choose
-            }
-            State::Choose => {
-                match self.scheduler.take_overdue(core, || self.now).map(|entry| entry.yielded) {
-                    Some(Yielded::Task(task)) => self.took(index, task, Source::Overdue),
-                    Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
-                    None => match self.scheduler.next(core) {
-                        Some((task, source)) => self.took(index, task, source),
-                        None => State::Resume { searched_all: false },
-                    },
-                }
-            }
-            State::Resume { searched_all } => {
-                if !self.scheduler.may_resume(core) {
-                    self.after_resume(index, searched_all)
-                } else {
-                    let searched = std::mem::replace(&mut self.workers[index].searching, false);
-                    State::Resuming {
-                        searched_all,
-                        was_last: searched.then(|| self.scheduler.idle.stop_search()),
+                match self.scheduler.end_search(core) {
+                    None => {
+                        self.retire(index);
+                        return true;
+                    }
+                    Some(woken) => {
+                        self.unpark(woken);
+                        State::Choose
                     }
                 }
             }
-            State::Resuming { searched_all, was_last } => {
-                match self.scheduler.resume(core).map(|entry| entry.yielded) {
-                    Some(Yielded::Task(task)) => {
+            State::Choose => State::Find(Finder::new()),
+            State::Find(mut finder) => {
+                match self.scheduler.step(core, &mut finder, || self.now) {
+                    Step::Run(task, source) => self.took(index, task, source),
+                    Step::Yielded(Entry { yielded: Yielded::Thread(_), .. }, ..) => {
+                        unreachable!("no thread yields here")
+                    }
+                    Step::Yielded(Entry { yielded: Yielded::Task(task), .. }, source, woken) => {
                         let queued = self.books.waiting + self.books.gave_way;
-                        assert_eq!(
-                            queued, 0,
+                        assert!(
+                            source == Source::Overdue || queued == 0,
                             "something left the yield queue before what was queued"
                         );
-                        self.resumed += 1;
-                        if was_last == Some(true) {
-                            let woken =
-                                self.scheduler.idle.wake_for_more(|| self.scheduler.queued());
-                            self.unpark(woken);
-                        }
-                        self.took(index, task, Source::Yielded)
+                        self.resumed += usize::from(source == Source::Yielded);
+                        self.unpark(woken);
+                        self.took(index, task, source)
                     }
-                    Some(Yielded::Thread(_)) => unreachable!("no thread yields here"),
-                    None => {
-                        if was_last.is_some() {
-                            self.workers[index].searching = self.scheduler.idle.try_start_search();
-                        }
-                        self.after_resume(index, searched_all)
-                    }
-                }
-            }
-            State::Search { round } => {
-                let found = self
-                    .scheduler
-                    .steal(core, round, false)
-                    .or_else(|| self.scheduler.take_injected(core));
-                match found {
-                    Some(task) => self.took(index, task, Source::Queue),
-                    None if round + 1 == SEARCH_ROUNDS => State::Resume { searched_all: true },
-                    None => State::Search { round: round + 1 },
+                    // There is no reactor, and time does not pass in a pause.
+                    Step::GoOn | Step::Gather | Step::Look | Step::Linger => State::Find(finder),
+                    Step::Sleep => State::Sleep,
                 }
             }
             State::Found(task, source) => {
-                self.workers[index].searching = false;
-                let woken = self.scheduler.found_work();
+                let woken = self.scheduler.end_search(core).expect("it searches");
                 self.unpark(woken);
                 State::BeforePoll(task, source)
             }
@@ -311,13 +273,12 @@ impl Stepper {
                     .queue_after_yield(&self.workers[index].core, task, way, 0, || self.now);
                 State::Choose
             }
-            State::CountOut => {
-                let worker = &mut self.workers[index];
-                let searching = std::mem::replace(&mut worker.searching, false);
-                State::CountedOut(self.scheduler.idle.count_out(index, searching))
+            State::Sleep => {
+                let searching = core.set_searching(false);
+                State::Asleep(self.scheduler.idle.enter(index, searching))
             }
-            State::CountedOut(counted_out) => {
-                let work = counted_out == CountedOut::LookAgain
+            State::Asleep(ticket) => {
+                let work = ticket.looks_again()
                     && match self.scheduler.idle.second_look(index, self.scheduler.queued()) {
                         SecondLook::Leave => true,
                         SecondLook::Park(woken) => {
@@ -325,20 +286,23 @@ impl Stepper {
                             false
                         }
                     };
-                if (work || self.workers[index].recalled) && self.scheduler.idle.remove(index) {
-                    self.workers[index].searching = true;
-                    State::Choose
-                } else {
-                    State::Parked
+                let work = work || self.workers[index].recalled;
+                match self.scheduler.idle.settle(ticket, work) {
+                    Ok(()) => {
+                        self.workers[index].core.set_searching(true);
+                        State::Choose
+                    }
+                    Err(ticket) => State::Parked(ticket),
                 }
             }
-            State::Parked => {
+            State::Parked(ticket) => {
                 let worker = &mut self.workers[index];
                 if !std::mem::replace(&mut worker.token, false) {
-                    worker.state = State::Parked;
+                    worker.state = State::Parked(ticket);
                     return false;
                 }
-                worker.searching = true;
+                ticket.woken();
+                worker.core.set_searching(true);
                 State::Choose
             }
             State::Retired => {
@@ -350,16 +314,6 @@ impl Stepper {
         true
     }
 
-    /// Goes on with nothing to resume: searches, unless that is done.
-    fn after_resume(&mut self, index: usize, searched_all: bool) -> State {
-        if searched_all {
-            return State::CountOut;
-        }
-        let worker = &mut self.workers[index];
-        worker.searching = worker.searching || self.scheduler.idle.try_start_search();
-        if worker.searching { State::Search { round: 0 } } else { State::CountOut }
-    }
-
     fn took(&mut self, index: usize, task: Box<Task>, source: Source) -> State {
         let queued = |place| match source {
             Source::Yielded | Source::Overdue => place == Place::Yielded,
@@ -367,7 +321,7 @@ impl Stepper {
             Source::Queue => matches!(place, Place::Queued { .. } | Place::Slot(_)),
         };
         self.books.moves(task.id, queued, Place::Running(index));
-        if self.workers[index].searching {
+        if self.workers[index].core.is_searching() {
             State::Found(task, source)
         } else {
             State::BeforePoll(task, source)
@@ -478,10 +432,11 @@ impl Stepper {
                 State::Choose | State::BeforePoll(..) => {
                     worker.core.unannounced() != Quiet::Nothing
                 }
-                State::Resume { .. } | State::Resuming { .. } => true,
-                State::Found(..)
-                | State::Announce(..)
-                | State::CountedOut(CountedOut::LookAgain) => true,
+                State::Find(ref finder) => {
+                    finder.is_resuming() || worker.core.unannounced() != Quiet::Nothing
+                }
+                State::Asleep(ref ticket) => ticket.looks_again() || worker.token,
+                State::Found(..) | State::Announce(..) => true,
                 _ => worker.token,
             };
             all_poll &=

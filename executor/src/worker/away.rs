@@ -189,9 +189,7 @@ impl Worker {
     fn give_back_now(&self) -> bool {
         // 1. The next holder does not begin as a searcher, so the search is ended while this thread
         // holds the core.
-        if self.searching.get() {
-            self.stop_search();
-        }
+        self.end_search();
         if self.shared.is_spare(self.index) {
             return self.retire();
         }

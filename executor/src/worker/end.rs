@@ -2,8 +2,8 @@
 
 use super::Worker;
 use crate::runtime::context;
-use crate::sched::SEARCH_ROUNDS;
-use crate::task::Meta;
+use crate::sched::{Finder, Step};
+use crate::task::{Meta, Runnable};
 use std::sync::atomic::{
     Ordering::{Acquire, SeqCst},
     fence,
@@ -15,7 +15,7 @@ impl Worker {
     pub(super) fn drop_tasks(&self) {
         let (gate, scheduler) = (&self.shared.gate, &self.shared.scheduler);
         // A worker that leaves is no searcher: pushes rely on a searcher, and wake no other worker.
-        if self.searching.replace(false) {
+        if self.core().set_searching(false) {
             scheduler.idle.abandon_search();
         }
         // C2, after the last poll of this worker. A task that registered in that poll may have been
@@ -35,20 +35,34 @@ impl Worker {
         // wakes this worker afterwards.
         self.drop_reachable();
         while self.shared.registry.len() > 0 {
-            // Looked at after the worker was counted out: a push or a drop after this look finds it
+            // The look comes after the entry: a push or a drop after this look finds the worker
             // idle.
-            let look_again = |_| scheduler.anything_queued() || self.shared.registry.len() == 0;
-            let park = || {
+            let ticket = scheduler.idle.enter(self.index(), false);
+            let work = scheduler.anything_queued() || self.shared.registry.len() == 0;
+            if let Err(ticket) = scheduler.idle.settle(ticket, work) {
                 self.post().parker.park();
-                false
-            };
-            scheduler.idle.sleep(self.index(), false, look_again, park);
-            // `sleep` returns as a searcher.
+                ticket.woken();
+            }
+            // A worker that comes back is counted as a searcher.
             scheduler.idle.abandon_search();
             self.drop_reachable();
         }
         // C5.
         self.shared.terminate();
+    }
+
+    /// Returns a task that can be reached from this core, by the order in which tasks run.
+    fn next_to_drop(&self) -> Option<Runnable> {
+        let mut finder = Finder::closing();
+        loop {
+            match self.shared.scheduler.step(self.core(), &mut finder, || 0) {
+                Step::Run(task, _) => return Some(task),
+                Step::Sleep => return None,
+                Step::GoOn => {}
+                // None of these is a step of a runtime that closes.
+                Step::Yielded(..) | Step::Gather | Step::Look | Step::Linger => {}
+            }
+        }
     }
 
     /// Drops the tasks that are pinned to this thread, which no other thread may drop. Waits for
@@ -86,11 +100,8 @@ impl Worker {
     /// Makes every task that waits runnable, and drops every task that is queued: on this core, in
     /// other deques and slots, and in the injector and the yield queue.
     fn drop_reachable(&self) {
-        let scheduler = &self.shared.scheduler;
         self.shared.registry.for_each(Meta::wake);
-        let steal = || scheduler.steal(self.core(), SEARCH_ROUNDS - 1, true);
-        let next = || scheduler.next(self.core()).map(|(task, _)| task);
-        while let Some(task) = next().or_else(steal).or_else(|| scheduler.take_global()) {
+        while let Some(task) = self.next_to_drop() {
             self.post().begin_drop(task.metadata());
             drop(task);
             self.post().end();

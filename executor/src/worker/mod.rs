@@ -1,7 +1,7 @@
 //! A worker: a thread that holds a core, and the loop that it runs.
 //!
 //! The decisions are made in `crate::sched`. This module applies them to a thread, its parking
-//! place and user code. The loop is in `tasks.rs`, and in `search.rs` when there is nothing to run.
+//! place and user code. The loop is in `tasks.rs`, and in `sleep.rs` when there is nothing to run.
 //! A worker leaves it for one of two reasons:
 //!
 //! - The runtime closes. The worker drops the tasks that are left: `end.rs` and
@@ -12,8 +12,8 @@
 mod away;
 mod door;
 mod end;
-mod linger;
-mod search;
+mod reactor;
+mod sleep;
 mod tasks;
 
 pub(crate) use away::stand_in;
@@ -27,7 +27,6 @@ use crate::stopwatch::Stopwatch;
 use crate::task::{Class, Id, Mark, Meta, Runnable};
 use async_task::ScheduleInfo;
 use giveway_budget::OPERATIONS;
-use linger::Linger;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -71,10 +70,6 @@ pub(crate) struct Worker {
     hold: Cell<Hold>,
     /// Whether this is the thread that was started with the core.
     home: bool,
-    /// Whether the idle set counts this worker as a searcher.
-    searching: Cell<bool>,
-    /// Whether the worker lingers before it sleeps.
-    linger: Linger,
     /// What the last poll left of its budget. A task from the slot goes on with it.
     budget_left: Cell<u8>,
     /// The number of operations that a background task gets at a time.
@@ -219,8 +214,6 @@ impl Worker {
             core,
             hold: Cell::new(Hold::Core),
             home,
-            searching: Cell::new(false),
-            linger: Linger::new(),
             budget_left: Cell::new(OPERATIONS),
             ration: Cell::new(OPERATIONS),
             polls_a_look: Cell::new(1),

@@ -3,7 +3,7 @@
 use super::{Hold, Stop, Worker, spin};
 use crate::handoff::{Expect, POLLS};
 use crate::runtime::{Phase, context};
-use crate::sched::{Entry, Source, Yielded};
+use crate::sched::{Entry, Finder, Source, Step, Yielded};
 use crate::task::{Mark, Meta, Runnable, with_polled};
 use giveway_budget::{OPERATIONS, with_budget};
 use giveway_yield::host::paced_poll_begins;
@@ -30,47 +30,47 @@ impl Worker {
                 return Stop::GivenBack;
             }
             self.look_beyond_now_and_then();
-            // The yield queue comes before a search: `resume` takes nothing while work is queued
-            // anywhere else, and then the search finds that work. It comes once more after the
-            // search, which may have been refused.
-            let found = self
-                .next()
-                .or_else(|| self.next_after_io())
-                .or_else(|| self.next_before_pinned())
-                .or_else(|| self.resume())
-                .or_else(|| self.search())
-                .or_else(|| self.resume());
-            match found {
-                Some((task, source)) => {
-                    self.poll(task, source);
-                    if let Hold::Lost(loan) = self.hold.get() {
-                        return Stop::Lost(loan);
-                    }
-                }
-                None => self.sleep(),
+            let Some((task, source)) = self.next() else { continue };
+            self.poll(task, source);
+            if let Hold::Lost(loan) = self.hold.get() {
+                return Stop::Lost(loan);
             }
         }
         Stop::Closed
     }
 
-    /// Takes a task by steps 1 to 3 of the order: what is overdue, what is queued on this core, and
-    /// a share of the injector.
-    #[inline]
-    pub(super) fn next(&self) -> Option<(Runnable, Source)> {
-        let scheduler = &self.shared.scheduler;
-        let found =
-            self.overdue().or_else(|| scheduler.next_local(self.core(), || self.shared.now()));
-        let found = found.or_else(|| {
-            if self.core().take_poor_visit() && scheduler.yielded.is_empty() {
-                spin(GATHER_SPINS);
+    /// Finds the next task, by the order of `sched/next.rs`. Returns nothing if the worker has slept
+    /// or woken something at the reactor instead, and is to begin anew.
+    #[inline(always)]
+    fn next(&self) -> Option<(Runnable, Source)> {
+        let (scheduler, mut finder) = (&self.shared.scheduler, Finder::new());
+        let found = loop {
+            match scheduler.step(self.core(), &mut finder, || self.shared.now()) {
+                Step::Run(task, source) => break (task, source),
+                Step::Yielded(entry, source, woken) => {
+                    self.shared.unpark(woken);
+                    if let Some(task) = self.task_of(entry) {
+                        break (task, source);
+                    }
+                }
+                Step::GoOn => {}
+                Step::Gather => spin(GATHER_SPINS),
+                Step::Look => {
+                    if self.poll_io() {
+                        finder.woke(self.core());
+                        return None;
+                    }
+                }
+                Step::Linger => self.linger(),
+                Step::Sleep => {
+                    self.sleep();
+                    return None;
+                }
             }
-            scheduler.take_injected(self.core()).map(|task| (task, Source::Queue))
-        });
+        };
         // This worker is no searcher any more. As the last one, it wakes another if more is queued.
-        if found.is_some() && self.searching.get() {
-            self.stop_search();
-        }
-        found
+        self.end_search();
+        Some(found)
     }
 
     /// Polls a task here, or leaves it to a lowered thread.
@@ -336,58 +336,6 @@ impl Worker {
         } else if alone < bearable / 2 {
             self.ration.set(ration.saturating_mul(2).min(OPERATIONS));
         }
-    }
-
-    /// Takes what goes before a pinned task that has given way, even from other workers, or else
-    /// that pinned task.
-    fn next_before_pinned(&self) -> Option<(Runnable, Source)> {
-        let found = self.shared.scheduler.next_before_pinned(self.core())?;
-        if self.searching.get() {
-            self.stop_search();
-        }
-        Some(found)
-    }
-
-    /// Looks at the reactor, and takes a task if anything was woken there.
-    pub(super) fn next_after_io(&self) -> Option<(Runnable, Source)> {
-        if self.poll_io() { self.next() } else { None }
-    }
-
-    /// Takes a task from the yield queue, if nothing else is queued anywhere. The steps R1 to R4
-    /// are those of `sched/yielding/yielding.md`.
-    fn resume(&self) -> Option<(Runnable, Source)> {
-        let scheduler = &self.shared.scheduler;
-        while scheduler.may_resume(self.core()) {
-            // R1. The search ends before the look. A push that sees a searcher interrupts no core,
-            // so a searcher that has looked already would run on beside it (race "the resuming
-            // searcher").
-            let searched = self.searching.replace(false);
-            let was_last = searched && scheduler.idle.stop_search();
-            // R2 and R3. Arms the core, and looks whether work waits.
-            let Some(yielded) = scheduler.resume(self.core()) else {
-                if searched {
-                    // Work waits: search again. If this is refused, others search, and find it.
-                    self.searching.set(scheduler.idle.try_start_search());
-                }
-                return None;
-            };
-            // R4. No worker searches any more. If one is idle and more is queued, it takes the
-            // place of this one.
-            if was_last {
-                self.shared.unpark(scheduler.idle.wake_for_more(|| scheduler.queued()));
-            }
-            if let Some(task) = self.task_of(yielded) {
-                return Some((task, Source::Yielded));
-            }
-        }
-        None
-    }
-
-    /// Takes a task that has waited in the yield queue for longer than the user allows.
-    #[inline]
-    fn overdue(&self) -> Option<(Runnable, Source)> {
-        let overdue = self.shared.scheduler.take_overdue(self.core(), || self.shared.now())?;
-        self.task_of(overdue).map(|task| (task, Source::Overdue))
     }
 
     /// Returns the task of an entry of the yield queue. If the entry is a thread in `block_on`,

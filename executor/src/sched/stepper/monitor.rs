@@ -64,7 +64,11 @@ impl Stepper {
                 _ if worker.recalled => Whereabouts::Recalled,
                 _ => Whereabouts::Out,
             };
-            Spare { whereabouts, held: worker.holds, asleep: matches!(worker.state, State::Parked) }
+            Spare {
+                whereabouts,
+                held: worker.holds,
+                asleep: matches!(worker.state, State::Parked(_)),
+            }
         };
         self.workers[self.cores..].iter().map(see).collect()
     }

@@ -17,28 +17,28 @@ const SHORT: u64 = 50_000;
 
 /// What a worker knows of its sleeps.
 #[derive(Debug)]
-pub(super) struct Linger {
+pub(crate) struct Linger {
     /// The number of long sleeps after which the worker stops lingering.
     left: Cell<u8>,
 }
 
 impl Linger {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { left: Cell::new(TRIES) }
     }
 
     /// Returns whether the worker is to linger before its next sleep.
-    pub(super) fn pays(&self) -> bool {
+    pub(crate) fn pays(&self) -> bool {
         self.left.get() > 0
     }
 
     /// Notes that lingering brought work.
-    pub(super) fn paid(&self) {
+    pub(crate) fn paid(&self) {
         self.left.set(TRIES);
     }
 
     /// Notes that the worker slept for `nanos`.
-    pub(super) fn slept(&self, nanos: u64) {
+    pub(crate) fn slept(&self, nanos: u64) {
         self.left.set(if nanos < SHORT { TRIES } else { self.left.get().saturating_sub(1) });
     }
 }
