@@ -16,28 +16,23 @@
 //! thread; and it cannot lend a thread to a core.
 
 mod end;
+mod serve;
+mod state;
 
 pub(crate) use end::Left;
+use state::State;
+pub(crate) use state::Work;
 
 use crate::handoff::Loan;
-use crate::lowered;
-use crate::os::{self, TimeSlice};
-use crate::parker::Parker;
-use crate::runtime::{Phase, Shared, context};
-use crate::task::{Class, Id, Runnable, refuse};
-use crate::worker;
+use crate::runtime::{Shared, context};
+use crate::task::{Class, Runnable, refuse};
 use giveway_io::driver::on_behalf;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
-use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
-use std::time::{Duration, Instant};
-
-/// How many times as long as the others the last idle thread waits before it ends: a program that
-/// blocks every now and then finds it there.
-const LAST_STAYS: u32 = 20;
+use std::thread;
+use std::time::Duration;
 
 /// How a pool is made up.
 #[derive(Debug, Clone)]
@@ -82,15 +77,6 @@ impl Kind {
     }
 }
 
-/// What a thread of the pool is called for.
-enum Duty {
-    Job(Runnable),
-    /// Drops a job that the shutdown has given up on.
-    Drop(Runnable),
-    /// Holds a core, if the loan is still open.
-    StandIn(usize, Loan),
-}
-
 /// What is left to the caller when the OS refuses a thread: jobs that no other thread is sure to
 /// take.
 #[must_use = "its handles have to be told"]
@@ -98,28 +84,6 @@ struct Unserved {
     jobs: VecDeque<Runnable>,
     given_up: VecDeque<Runnable>,
     error: io::Error,
-}
-
-/// What a thread of the pool does next.
-enum Next {
-    Duty(Duty),
-    /// Waits to be called, for this many times as long as a thread is kept.
-    Wait {
-        patience: u32,
-    },
-    End,
-}
-
-/// What a thread is in, or a job that waits for a thread. For reports.
-#[derive(Debug, Clone)]
-pub(crate) struct Work {
-    pub(crate) id: Id,
-    pub(crate) name: Option<String>,
-    pub(crate) spawned_at: &'static Location<'static>,
-    /// The worker that it ran on before it lost its core; none for a job.
-    pub(crate) worker: Option<usize>,
-    /// When a thread began it; none for a job that waits for one.
-    pub(crate) since: Option<Instant>,
 }
 
 /// How many jobs and threads there are.
@@ -147,59 +111,6 @@ pub(crate) struct Pool {
     begun: AtomicU64,
     /// How many threads are in a job. Written under the lock, read by workers that would linger.
     running: AtomicUsize,
-}
-
-#[derive(Default)]
-struct State {
-    /// The cores that wait for a stand-in, each with its latest loan.
-    loans: VecDeque<(usize, Loan)>,
-    /// The jobs that were accepted and wait for a thread.
-    jobs: VecDeque<Runnable>,
-    /// The jobs that the shutdown has given up on, for a thread of the pool to drop.
-    given_up: VecDeque<Runnable>,
-    /// The threads that wait for a duty. The last is called first.
-    idle: Vec<(u64, Arc<Parker>)>,
-    /// How many threads will come for a duty, now or after the one they have.
-    serving: usize,
-    /// How many of those hold a core.
-    standing_in: usize,
-    /// How many of those are in a job.
-    running: usize,
-    /// How many jobs may run beyond [`PoolConfig::most`], because jobs wait and none was begun for
-    /// long.
-    relief: usize,
-    /// The threads that have not ended.
-    members: HashMap<u64, Member>,
-    /// Polls that go on without a core, and home threads that wait for theirs.
-    away: HashMap<(usize, Loan), Away>,
-    /// Handles of threads that are about to end, for [`Pool::take_handles`].
-    retired: Vec<JoinHandle<()>>,
-    /// The number of the next thread.
-    next: u64,
-    /// Whether the pool accepts no more jobs. Those that it accepted before still run.
-    closed: bool,
-}
-
-/// A thread that lent its core and has lost it, or will lose it if a taker wins.
-#[derive(Default)]
-struct Away {
-    /// What it does without the core; none once its poll is over.
-    work: Option<Work>,
-    /// How many takers have noted this loan and have not lost it to another thread.
-    takers: usize,
-}
-
-#[derive(Default)]
-struct Member {
-    /// Written by the thread itself when it starts, because the handle may come later.
-    thread: Option<ThreadId>,
-    /// The number by which the OS knows the thread.
-    number: i32,
-    handle: Option<JoinHandle<()>>,
-    doing: Option<Work>,
-    /// Whether the thread may have a short time slice: it was called for a spare core, or is new
-    /// and has the slice of the thread that started it.
-    prompt: bool,
 }
 
 impl Pool {
@@ -391,7 +302,7 @@ impl Pool {
             thread = thread.stack_size(bytes);
         }
         let serving = shared.clone();
-        match thread.spawn(move || serve(&serving, kind, number)) {
+        match thread.spawn(move || serve::serve(&serving, kind, number)) {
             Ok(handle) => {
                 let mut state = self.lock();
                 match state.members.get_mut(&number) {
@@ -448,181 +359,6 @@ impl Pool {
                 Kind::Blocking | Kind::Background => refuse(job, &error),
             }
         }
-    }
-
-    /// Notes which thread of the OS the calling one is.
-    fn started(&self, me: u64) {
-        let (thread, number) = (thread::current().id(), os::this_thread());
-        on_behalf(|| {
-            if let Some(member) = self.lock().members.get_mut(&me) {
-                (member.thread, member.number) = (Some(thread), number);
-            }
-        });
-    }
-
-    /// Waits for the next duty. Returns none when the thread is to end.
-    fn next(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
-        loop {
-            let patience = match on_behalf(|| self.take_duty(shared, me, parker)) {
-                Next::Duty(duty) => return Some(duty),
-                Next::End => return None,
-                Next::Wait { patience } => patience,
-            };
-            let deadline =
-                Instant::now().checked_add(self.config.keep_alive.saturating_mul(patience));
-            let called = match deadline {
-                Some(deadline) => parker.park_until(deadline),
-                None => {
-                    parker.park();
-                    true
-                }
-            };
-            if !called {
-                if on_behalf(|| self.give_up_waiting(me)) {
-                    return None;
-                }
-                // It was called just before it gave up, so its token is there or about to be.
-                parker.park();
-            }
-        }
-    }
-
-    /// Has the calling thread compete with others as any thread does from now on.
-    fn slow_down(&self, state: &mut State, me: u64) {
-        // Lowered threads have a slice of their own, and run this on their proxy.
-        if self.class() == Class::Foreground
-            && let Some(member) = state.members.get_mut(&me)
-            && std::mem::take(&mut member.prompt)
-        {
-            TimeSlice::Ordinary.ask();
-        }
-    }
-
-    /// Returns what a thread that is done with its duty does next. If there is nothing, the thread
-    /// is among the idle ones from now on.
-    fn take_duty(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Next {
-        let mut state = self.lock();
-        state.doing(me, None);
-        // 1. A core, before any job: what is queued on the core waits for it. Also while the
-        //    runtime closes, because what is queued there is to be dropped.
-        if let Some((core, loan)) = state.loans.pop_front() {
-            state.standing_in += 1;
-            if !shared.is_spare(core) {
-                self.slow_down(&mut state, me);
-            }
-            if !state.jobs.is_empty() && !self.is_stalled() {
-                // This thread may have been called for one of the jobs.
-                self.stall(shared);
-            }
-            return Next::Duty(Duty::StandIn(core, loan));
-        }
-        // 2. A job.
-        if state.running < self.most_running(&state)
-            && let Some(job) = state.jobs.pop_front()
-        {
-            self.begin(&mut state, me, &job);
-            self.slow_down(&mut state, me);
-            if state.is_drained() {
-                shared.monitor.call();
-            }
-            return Next::Duty(Duty::Job(job));
-        }
-        // 3. A job to be dropped, after those that are to run.
-        if let Some(job) = state.given_up.pop_front() {
-            state.doing(me, Some(Work::of(&job)));
-            return Next::Duty(Duty::Drop(job));
-        }
-        // 4. The end, when nothing is left. Idle threads do not wait for a closed pool.
-        if state.closed {
-            // If jobs are left, as many threads as may be are in one, and take these next.
-            state.serving -= 1;
-            return Next::End;
-        }
-        // 5. Nothing. Under the same lock as the looks above, so that what is queued later finds
-        //    this thread idle.
-        self.publish(&state);
-        let patience = if state.idle.is_empty() { LAST_STAYS } else { 1 };
-        state.idle.push((me, parker.clone()));
-        Next::Wait { patience }
-    }
-
-    /// Notes that a thread has taken a job from the queue.
-    fn begin(&self, state: &mut State, me: u64, job: &Runnable) {
-        // Ordering: relaxed; a count.
-        self.begun.fetch_add(1, Relaxed);
-        if state.jobs.is_empty() {
-            state.relief = 0;
-        }
-        state.doing(me, Some(Work::of(job)));
-        self.publish(state);
-    }
-
-    /// Puts a task to the back of the queue and takes the first one, in a single visit, because
-    /// each visit costs a lowered thread a call of the proxy.
-    ///
-    /// Returns none if the thread is to look for its next duty as usual, and gives the task back if
-    /// the pool is closed.
-    fn take_turns(
-        &self,
-        shared: &Shared,
-        me: u64,
-        again: Runnable,
-    ) -> Result<Option<Runnable>, Runnable> {
-        let mut state = self.lock();
-        if state.closed {
-            return Err(again);
-        }
-        let is_one_too_many = state.running > self.most_running(&state);
-        if is_one_too_many && !state.jobs.is_empty() {
-            // This thread is there because no other came back for those that wait (`relieve`), and
-            // the first of them has begun. The others may wait for this task, and no thread is
-            // called for it, so the monitor has to know: it may be about to sleep.
-            state.jobs.push_back(again);
-            self.publish(&state);
-            drop(state);
-            shared.monitor.rouse();
-            return Ok(None);
-        }
-        // Nothing else waits, or this thread would take the first job anyway.
-        state.jobs.push_back(again);
-        let first = state.jobs.pop_front();
-        first.iter().for_each(|job| self.begin(&mut state, me, job));
-        Ok(first)
-    }
-
-    /// Takes a thread that has waited for long enough off the idle ones, so that it may end.
-    /// Returns false if it was called at this moment.
-    fn give_up_waiting(&self, me: u64) -> bool {
-        let mut state = self.lock();
-        let place = state.idle.iter().position(|(number, _)| *number == me);
-        if let Some(place) = place {
-            state.idle.remove(place);
-            state.serving -= 1;
-        }
-        place.is_some()
-    }
-
-    /// Notes that a thread has done its job, for the detection of deadlocks and for reports of a
-    /// shutdown.
-    fn idle_again(&self, me: u64) {
-        on_behalf(|| self.lock().doing(me, None));
-    }
-
-    /// Notes that a thread that has held a core is back.
-    fn stood_in(&self) {
-        self.lock().standing_in -= 1;
-    }
-
-    /// Takes a thread that has nothing left to do off the pool.
-    fn ended(&self, me: u64) {
-        on_behalf(|| {
-            let mut state = self.lock();
-            let handle = state.members.remove(&me).and_then(|member| member.handle);
-            state.retired.retain(|thread| !thread.is_finished());
-            state.retired.extend(handle);
-            drop(state);
-            self.one_fewer.notify_all();
-        });
     }
 
     /// Notes that the poll which lent its core goes on without it. The taker calls this before it
@@ -696,133 +432,5 @@ impl Pool {
         !state.jobs.is_empty()
             || !state.away.is_empty()
             || state.members.values().any(|member| member.doing.is_some())
-    }
-}
-
-impl State {
-    /// Returns what the threads do, with and without a core.
-    fn going_on(&self) -> impl Iterator<Item = &Work> {
-        let away = self.away.values().filter_map(|away| away.work.as_ref());
-        self.members.values().filter_map(|member| member.doing.as_ref()).chain(away)
-    }
-
-    /// Returns whether no job is left to begin, and none will come.
-    fn is_drained(&self) -> bool {
-        self.closed && self.jobs.is_empty()
-    }
-
-    /// Returns how many threads there are for jobs.
-    fn job_threads(&self) -> usize {
-        self.serving - self.standing_in
-    }
-
-    /// Counts a thread that is about to be started, and returns its number.
-    fn reserve(&mut self) -> u64 {
-        let number = self.next;
-        self.next += 1;
-        self.serving += 1;
-        self.members.insert(number, Member { prompt: true, ..Member::default() });
-        number
-    }
-
-    /// Has the thread that is called next run as soon as it is woken: the poll for whose sake it is
-    /// called may be on the same CPU.
-    fn hurry_next(&mut self) {
-        if let Some((number, _)) = self.idle.last()
-            && let Some(member) = self.members.get_mut(number)
-            && !std::mem::replace(&mut member.prompt, true)
-        {
-            TimeSlice::Short.ask_for(member.number);
-        }
-    }
-
-    fn doing(&mut self, me: u64, work: Option<Work>) {
-        let work = work.map(|work| Work { since: Some(Instant::now()), ..work });
-        if let Some(member) = self.members.get_mut(&me) {
-            self.running =
-                self.running + usize::from(work.is_some()) - usize::from(member.doing.is_some());
-            member.doing = work;
-        }
-    }
-}
-
-impl Work {
-    fn of(job: &Runnable) -> Self {
-        let meta = job.metadata();
-        Self {
-            id: meta.id,
-            name: meta.name().map(str::to_owned),
-            spawned_at: meta.location(),
-            worker: None,
-            since: None,
-        }
-    }
-}
-
-/// Runs a thread of the pool.
-fn serve(shared: &Arc<Shared>, kind: Kind, me: u64) {
-    let pool = shared.pool_of(kind);
-    match kind.class() {
-        Class::Foreground => pool.serve(shared, me),
-        Class::Background => lowered::run(shared, &pool.config, || pool.serve(shared, me)),
-    }
-}
-
-impl Pool {
-    fn serve(&self, shared: &Arc<Shared>, me: u64) {
-        let (pool, kind, class) = (self, self.kind(), self.class());
-        let parker = Arc::new(Parker::new());
-        parker.bind();
-        pool.started(me);
-        let inside = context::Entered::new(shared.clone());
-        shared.hooks.thread_started();
-        while let Some(duty) = pool.next(shared, me, &parker) {
-            match duty {
-                Duty::Job(job) => {
-                    if kind == Kind::Lowered {
-                        pool.serve_polls(shared, me, job);
-                        if shared.gate.phase() != Phase::Open {
-                            // The thread may drop other tasks below: those are not the job that it
-                            // is said to do.
-                            pool.idle_again(me);
-                        }
-                        shared.leave_after_poll(|| ());
-                    } else {
-                        let id = job.metadata().id;
-                        context::in_job(shared, id, class, || job.run());
-                    }
-                    if shared.deadlocks.is_some() {
-                        pool.idle_again(me);
-                        shared.monitor.call();
-                    }
-                }
-                Duty::Drop(job) => drop(job),
-                Duty::StandIn(core, loan) => {
-                    worker::stand_in(shared, core, loan);
-                    pool.stood_in();
-                }
-            }
-        }
-        shared.hooks.thread_stopping();
-        drop(inside);
-        pool.ended(me);
-    }
-
-    /// Polls a task on this lowered thread, and then others for as long as each goes to the back of
-    /// the queue. The caller owes [`Shared::leave_after_poll`].
-    ///
-    /// At the gate the whole series is one poll. A thread that leaves the gate may have to wait
-    /// until all tasks are dropped, so it leaves with none in its hands.
-    fn serve_polls(&self, shared: &Arc<Shared>, me: u64, task: Runnable) {
-        shared.gate.join();
-        let mut next = Some(task);
-        while let Some(task) = next.take() {
-            let Some(again) = lowered::poll(shared, task) else { return };
-            match on_behalf(|| self.take_turns(shared, me, again)) {
-                Ok(first) => next = first,
-                // With no lock held, and on this thread, because it may run destructors.
-                Err(again) => shared.end_lowered(again),
-            }
-        }
     }
 }

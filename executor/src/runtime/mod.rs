@@ -24,7 +24,7 @@ pub(crate) use default::Lent;
 pub(crate) use default::{default_runtime, default_runtime_for_io};
 pub(crate) use fatal::{Fatal, Waiter};
 pub(crate) use hooks::Hooks;
-pub(crate) use shared::{Post, Shared};
+pub(crate) use shared::Shared;
 pub(crate) use shutdown::{Gate, Phase, drop_injected, wait_while};
 
 use crate::task::{self, Class, JoinHandle};

@@ -1,11 +1,12 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file; C1, J1 and the like in
 //! the comments are its steps.
 
-use super::{Post, Shared, ShutdownReport, context, waiting};
+use super::{Shared, ShutdownReport, context, waiting};
 use crate::handoff::Loan;
 use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
 use crate::task::Meta;
+use crate::worker::Post;
 use giveway_io::driver::on_behalf;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -12,16 +12,18 @@
 mod away;
 mod door;
 mod end;
+mod post;
 mod reactor;
 mod sleep;
 mod tasks;
 
 pub(crate) use away::stand_in;
 pub(crate) use door::Door;
+pub(crate) use post::Post;
 
 use crate::handoff::Loan;
 use crate::metrics::{Sampler, Tally};
-use crate::runtime::{PanicPolicy, Post, Shared, context};
+use crate::runtime::{PanicPolicy, Shared, context};
 use crate::sched::{Announce, Local, Way, Yielded};
 use crate::stopwatch::Stopwatch;
 use crate::task::{Class, Id, Mark, Meta, Runnable};

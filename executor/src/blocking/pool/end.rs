@@ -1,7 +1,8 @@
 //! The end of a pool: jobs that were accepted run, unless the shutdown gives up on them. See
 //! `runtime/shutdown.md`.
 
-use super::{Kind, Pool, State, Unserved, Work};
+use super::state::State;
+use super::{Kind, Pool, Unserved, Work};
 use crate::runtime::{Shared, wait_while};
 use crate::task::Runnable;
 use giveway_io::driver::on_behalf;
