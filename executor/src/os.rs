@@ -1,6 +1,7 @@
 //! What the OS tells of a thread by its number, and what it can be asked to do with it. On systems
 //! other than Linux it tells nothing.
 
+use std::cell::Cell;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
@@ -80,14 +81,18 @@ fn proc_file(thread: i32, name: &str) -> Option<String> {
 }
 
 /// How long the kernel lets a thread compute before another of the same priority is due (Linux 6.12
-/// and later; earlier kernels ignore it).
+/// and later).
 ///
-/// A thread that wakes up preempts one with a longer slice at once. One with a slice of the same
-/// length it lets finish its slice first, whatever the priorities: beside a thread at nice 19 that
-/// has just been continued it waits for milliseconds. Unlike a priority, a slice can be changed both
-/// ways without privileges. A thread inherits that of the thread which starts it.
+/// A thread that wakes up preempts one with a longer slice at once, unless it has had more than its
+/// share of that CPU. One with a slice of the same length it lets finish its slice first, whatever
+/// the priorities: beside a thread at nice 19 that has just been continued it waits for
+/// milliseconds. Unlike a priority, a slice can be changed both ways without privileges. A thread
+/// inherits that of the thread which starts it.
+///
+/// These calls are made only for the sake of background polls that are preempted: a program that
+/// has none may run under a filter of system calls that forbids them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TimeSlice {
+enum TimeSlice {
     /// The shortest that the kernel knows. For threads that are to run as soon as they wake up, and
     /// do not compute for long.
     Short,
@@ -99,30 +104,61 @@ pub(crate) enum TimeSlice {
 }
 
 impl TimeSlice {
-    /// Asks the OS for this slice for the calling thread. If it refuses, nothing changes.
-    pub(crate) fn ask(self) {
-        self.ask_for(0);
-    }
-
-    /// Asks the OS for this slice for another thread, by its number.
-    pub(crate) fn ask_for(self, thread: i32) {
+    /// Asks the OS for this slice for a thread, by its number; zero is the calling thread. If the
+    /// OS refuses, nothing changes.
+    fn ask_for(self, thread: i32) {
         #[cfg(not(target_os = "linux"))]
         let _ = thread;
         #[cfg(target_os = "linux")]
-        if let Some(mut attributes) = Attributes::of(thread) {
-            attributes.runtime = match self {
-                Self::Short => SHORT_SLICE,
-                Self::Ordinary | Self::Double => 0,
-            };
+        if let Some(mut attributes) = Attributes::of(thread)
+            // The kernel tells zero if it knows no slices.
+            && attributes.runtime > 0
+        {
+            attributes.runtime = if self == Self::Short { SHORT_SLICE } else { 0 };
             attributes.set(thread);
             if self == Self::Double
                 && let Some(mut attributes) = Attributes::of(thread)
             {
-                // What the kernel tells now is its default. Zero on a kernel without slices.
+                // What the kernel tells now is its default.
                 attributes.runtime *= 2;
                 attributes.set(thread);
             }
         }
+    }
+}
+
+thread_local! {
+    /// Whether the calling thread has a short time slice.
+    static HURRIED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the calling thread run as soon as it wakes up, until [`calm`].
+pub(crate) fn hurry() {
+    if !HURRIED.replace(true) {
+        TimeSlice::Short.ask_for(0);
+    }
+}
+
+/// Has another thread, by its number, run as soon as it is woken. It [notes](note_hurried) that.
+pub(crate) fn hurry_thread(thread: i32) {
+    TimeSlice::Short.ask_for(thread);
+}
+
+/// Returns whether the calling thread has a short time slice, which threads inherit that it starts.
+pub(crate) fn is_hurried() -> bool {
+    HURRIED.get()
+}
+
+/// Notes that the calling thread has a short time slice: it inherited one, or was hurried by
+/// another thread.
+pub(crate) fn note_hurried() {
+    HURRIED.set(true);
+}
+
+/// Has the calling thread compete as any thread does, if it was hurried.
+pub(crate) fn calm() {
+    if HURRIED.replace(false) {
+        TimeSlice::Ordinary.ask_for(0);
     }
 }
 
@@ -133,7 +169,9 @@ impl TimeSlice {
 #[cfg(target_os = "linux")]
 pub(crate) fn step_aside(thread: i32) -> Option<NonZeroU64> {
     let mut attributes = Attributes::of(thread)?;
-    let before = u32::try_from(attributes.runtime / 1_000).ok()?;
+    // A thread that was hurried does not get that back: it may be in another poll by then.
+    let before = if attributes.runtime == SHORT_SLICE { 0 } else { attributes.runtime };
+    let before = u32::try_from(before / 1_000).ok()?;
     attributes.runtime = LONG_SLICE;
     attributes
         .set(thread)
@@ -217,7 +255,8 @@ pub(crate) fn lower() -> io::Result<()> {
     // no memory.
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } {
         0 => {
-            TimeSlice::Double.ask();
+            TimeSlice::Double.ask_for(0);
+            HURRIED.set(false);
             Ok(())
         }
         _ => Err(io::Error::last_os_error()),

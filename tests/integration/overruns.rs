@@ -51,13 +51,15 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns how the kernel schedules the calling thread: nice, and the slice that it has asked for.
+/// Returns how the kernel schedules a thread, the calling one for zero: nice, and the slice that it
+/// has asked for.
 #[cfg(target_os = "linux")]
-fn scheduling() -> (i32, u64) {
+fn scheduling(thread: i32) -> (i32, u64) {
     let mut attributes = [0_u64; 7];
     // SAFETY: `attributes` is valid for writes of 56 bytes, the size that is passed. The first
     // version of `sched_attr` has that size.
-    let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, 56, 0) };
+    let failed =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut attributes, 56, 0) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
     // The words hold size and policy, flags, nice and priority, runtime.
     (attributes[2] as i32, attributes[3])
@@ -129,17 +131,17 @@ fn an_overrun_thread_is_as_before_when_its_poll_has_returned() {
     let (runtime, stop) = (runtime(1), Arc::new(AtomicBool::new(false)));
     let worker = || async {
         assert!(task::worker().is_some());
-        scheduling()
+        scheduling(0)
     };
     let before = runtime.block_on(runtime.spawn(worker())).unwrap();
     let (tell, told) = mpsc::channel();
     let job = {
         let stop = stop.clone();
         runtime.spawn_background(async move {
-            while scheduling() == before && !stop.load(Relaxed) {
+            while scheduling(0) == before && !stop.load(Relaxed) {
                 std::thread::yield_now();
             }
-            tell.send(scheduling()).unwrap();
+            tell.send(scheduling(0)).unwrap();
         })
     };
     // A kernel that knows no slices changes nothing, and the poll does not end by itself.
@@ -396,9 +398,11 @@ fn no_wake_is_lost_between_workers_and_lowered_threads() {
 #[cfg(target_os = "linux")]
 #[test]
 fn threads_that_others_wait_for_have_shorter_time_slices() {
-    let _watch = watch();
-    let runtime = runtime(1);
-    let slice = || scheduling().1;
+    let watch = watch();
+    let runtime = Builder::new().workers(1).thread_name("slices").build().unwrap();
+    let handle = runtime.handle().clone();
+    watch.report(move || format!("{}\n{}", handle.dump(), handle.metrics()));
+    let slice = || scheduling(0).1;
     let worker = runtime.block_on(runtime.spawn(async move { slice() })).unwrap();
     if worker == 0 {
         return eprintln!("skipped: this kernel knows no time slices");
@@ -406,17 +410,30 @@ fn threads_that_others_wait_for_have_shorter_time_slices() {
     let lowered = task::Builder::new().preemptible(true);
     let lowered = lowered.spawn_on(async move { (is_lowered(), slice()) }, runtime.handle());
     assert_eq!(runtime.block_on(lowered).unwrap(), (true, 2 * worker));
-    // With the only worker in a poll, a thread of the blocking pool comes for a spare core.
+    let monitor = || scheduling(thread("slices-monitor")).1;
+    assert_eq!(monitor(), worker, "a runtime without long background polls asks for nothing");
+    // The monitor notices the poll, and calls a thread of the blocking pool for a spare core.
     let stop = Arc::new(AtomicBool::new(false));
-    let stuck = runtime.spawn(endless(&stop));
-    let spare = runtime.spawn(async move { (task::worker(), slice()) });
-    let spare = runtime.block_on(spare).unwrap();
-    assert_eq!((spare.0, spare.1 < worker), (None, true), "{spare:?}");
+    let overrun = runtime.spawn_background(endless(&stop));
+    eventually(|| runtime.metrics().overruns > 0);
+    assert!(monitor() < worker);
+    runtime.block_on(runtime.spawn(async {})).unwrap();
     stop.store(true, Relaxed);
-    runtime.block_on(stuck).unwrap();
-    // Its next job is not urgent. The thread that was called last is the first to get one.
+    runtime.block_on(overrun).unwrap();
+    // The next job of that thread is not urgent. The thread that was called last is the first to
+    // get one.
     eventually(|| runtime.metrics().spares_at_work == 0);
     for _ in 0..3 {
         assert_eq!(runtime.block_on(runtime.spawn_blocking(slice)).unwrap(), worker);
     }
+}
+
+/// Returns the number of the thread with this name.
+#[cfg(target_os = "linux")]
+fn thread(name: &str) -> i32 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap());
+    let mut named = threads.filter(|thread| {
+        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    });
+    named.next().unwrap().file_name().to_str().unwrap().parse().unwrap()
 }

@@ -24,6 +24,7 @@ use state::State;
 pub(crate) use state::Work;
 
 use crate::handoff::Loan;
+use crate::os;
 use crate::runtime::{Shared, context};
 use crate::task::{Class, Runnable, refuse};
 use giveway_io::driver::on_behalf;
@@ -301,8 +302,14 @@ impl Pool {
         if let Some(bytes) = self.config.stack_size {
             thread = thread.stack_size(bytes);
         }
-        let serving = shared.clone();
-        match thread.spawn(move || serve::serve(&serving, kind, number)) {
+        let (serving, hurried) = (shared.clone(), os::is_hurried());
+        let serve = move || {
+            if hurried {
+                os::note_hurried();
+            }
+            serve::serve(&serving, kind, number);
+        };
+        match thread.spawn(serve) {
             Ok(handle) => {
                 let mut state = self.lock();
                 match state.members.get_mut(&number) {

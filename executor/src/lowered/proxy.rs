@@ -5,7 +5,7 @@
 //! waits for another task, and nothing that it does takes long.
 
 use crate::blocking::PoolConfig;
-use crate::os::{self, TimeSlice};
+use crate::os;
 use crate::runtime::Shared;
 use crate::sync::{AtomicBool, AtomicPtr, thread};
 use giveway_io::driver::{Process, Proxy as Calls, on_behalf, with_proxy};
@@ -63,7 +63,7 @@ impl Proxy {
             let thread = std::thread::Builder::new().name(format!("{}-px", config.thread_name));
             let serve = move || {
                 // A call holds up a lowered thread, and may hold a lock that a worker wants next.
-                TimeSlice::Short.ask();
+                os::hurry();
                 while serving.serve() {}
             };
             let handle = thread.spawn(serve).ok()?;

@@ -58,8 +58,7 @@ fn sleep(
     look_again: impl FnOnce(&Ticket) -> bool,
 ) {
     let ticket = idle.enter(worker, searching);
-    let work = look_again(&ticket);
-    if let Err(ticket) = idle.settle(ticket, work) {
+    if let Err(ticket) = idle.settle(ticket, look_again) {
         parker.park();
         ticket.woken();
     }
@@ -425,7 +424,7 @@ fn yield_against_sleep() {
                 }
             }
         });
-        // As in `Worker::run_tasks`, with nothing but the yield queue.
+        // As in `Worker::next`, with nothing but the yield queue.
         let mut searching = runtime.idle.try_start_search();
         while runtime.yielded.take().is_none() {
             runtime

@@ -67,7 +67,6 @@ pub use deadlock::ExpectedWake;
 pub use long_poll::LongPoll;
 
 use crate::handoff::LONG_CALL;
-use crate::os::TimeSlice;
 use crate::parker::{Elsewhere, Parker};
 use crate::runtime::{Phase, Shared};
 use crate::sync::{AtomicBool, fence};
@@ -250,8 +249,6 @@ impl Monitor {
 
 /// Runs the monitor thread.
 pub(crate) fn run(shared: &Arc<Shared>) {
-    // It is to notice an overrun poll while every CPU has one.
-    TimeSlice::Short.ask();
     shared.monitor.bind();
     watch(shared);
     serve_the_last(shared);

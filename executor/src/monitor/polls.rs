@@ -4,6 +4,7 @@
 use super::long_poll::{HANGS, LongPoll, Reports};
 use crate::handoff::Loan;
 use crate::handoff::{LONG_CALL, POLLS};
+use crate::os;
 use crate::runtime::Shared;
 use crate::runtime::host::SLICE;
 use std::sync::Arc;
@@ -135,6 +136,8 @@ impl Polls {
             // A full slot between two polls does not count: it runs next.
             any_full |= full && running;
             if post.has_unproven() {
+                // This thread is to see such polls while every CPU has one.
+                os::hurry();
                 // The poll goes on, or has yet to begin, and may have to wait for a CPU first.
                 self.look_soon(if post.is_unproven(poll) { UNPROVEN.slice } else { USUAL.grace });
             }

@@ -2,9 +2,10 @@
 //! not be.
 //!
 //! The rule of `sched/sleep.md` allows that state for a moment: to a thread between its push and
-//! its announcement, to a worker between its entry into the idle set and its second look, and to a worker between
-//! two polls, which announces what it has queued before the next one. A thread that has lost its
-//! CPU in such a moment makes it last. So the monitor looks again, a millisecond apart, and
+//! its announcement, to a worker between its entry into the idle set and its second look, and to a
+//! worker between two polls, which announces what it has queued before the next one. A thread that
+//! has lost its CPU in such a moment makes it last. So the monitor looks again, a millisecond apart,
+//! and
 //!
 //! - wakes a worker and counts a *rescue* once [`SURE_LOOKS`] looks have shown the state, no worker
 //!   was woken or parked between them, every worker that is awake was in a poll at each, and no

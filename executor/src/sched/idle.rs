@@ -50,8 +50,8 @@ impl fmt::Debug for Counts {
 
 /// The place of a worker in the idle set: it was counted out, and has not come back.
 ///
-/// Each goes back by [`IdleSet::leave`], or by [`Ticket::woken`] once another thread has taken the
-/// worker out.
+/// It ends by [`IdleSet::settle`] or [`IdleSet::leave`] if the worker comes back by itself, or by
+/// [`Ticket::woken`] once another thread has taken the worker out.
 #[must_use = "a worker that forgets that it is idle is counted twice"]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
@@ -182,7 +182,8 @@ impl IdleSet {
     /// Returns whether every worker was busy or searching a moment ago.
     #[inline]
     pub(crate) fn nobody_idle(&self) -> bool {
-        // The reasons to ask are multiples of this, so what is left is the number of workers.
+        // The reasons to ask are subtracted as multiples of `LOOK_REQUIRED`, so the lower half of
+        // the word is the number of workers.
         self.hint.load(Relaxed) & (LOOK_REQUIRED - 1) == 0
     }
 
@@ -298,11 +299,17 @@ impl IdleSet {
         Ticket { worker, looks_again }
     }
 
-    /// Takes a worker that was counted out back at once if `work` waits for it, as it saw when it
-    /// looked again (S4). Then it is counted as a searcher. Otherwise it gets its ticket back, and
-    /// parks: nothing waits, or a waker has taken it out and its token is on the way.
-    pub(crate) fn settle(&self, ticket: Ticket, work: bool) -> Result<(), Ticket> {
-        if work { self.leave(ticket) } else { Err(ticket) }
+    /// Has a worker that has entered look again (S3), and takes it out at once if it saw work (S4).
+    /// Then it is counted as a searcher. Otherwise it gets its ticket back, and parks: nothing
+    /// waits, or a waker has taken it out and its token is on the way.
+    pub(crate) fn settle(
+        &self,
+        ticket: Ticket,
+        look_again: impl FnOnce(&Ticket) -> bool,
+    ) -> Result<(), Ticket> {
+        // After the entry and its fence. In the other order, a push between the look and the entry
+        // would wake no worker: the pushing thread saw none idle.
+        if look_again(&ticket) { self.leave(ticket) } else { Err(ticket) }
     }
 
     /// Takes a worker out that comes back by itself, and counts it as a searcher. Returns the ticket

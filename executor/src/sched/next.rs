@@ -9,15 +9,18 @@
 //! The order, by its names in `docs/architecture.md`:
 //!
 //! ```text
-//! Own ──▶ Injector ──▶ Reactor ──▶ Pinned ──▶ Resume ──▶ Steal (four rounds) ──▶ Resume ──▶ Sleep
-//!  1,2        3            4                     6      each: others, injector,    6          7
-//!                                                       reactor            5
+//! Own ──▶ Injector ──▶ Reactor ──▶ Pinned ──▶ Resume ──▶ Steal ──▶ Resume ──▶ Sleep
+//!  1,2        3            4          2           6        5         6           7
+//!
+//! Steal: four rounds, or one if a pause between them does not pay. Each looks at the other cores,
+//! the injector and the reactor. Pinned: one that has given way lets the steps before it go first.
 //! ```
 //!
 //! The yield queue (6) comes before the search (5): it gives nothing while anything else is queued,
 //! so that costs a search nothing. It comes once more after the search, which may have been refused.
 //!
-//! If a look at the reactor wakes anything, the caller begins anew with a new `Finder`.
+//! If a look at the reactor wakes anything, steps 1 to 3 are made once more, and then the order goes
+//! on where it was: so each search ends, however much there is at the reactor for others.
 
 use super::{Entry, Local, PointerSized, SEARCH_ROUNDS, Scheduler, Source};
 
@@ -33,7 +36,7 @@ pub(crate) enum Step<T> {
     Yielded(Entry<T>, Source, Option<usize>),
     /// Gives the threads that push to the injector a moment to push more.
     Gather,
-    /// Looks at the reactor, if a look may find something. If anything was woken, begins anew
+    /// Looks at the reactor, if a look may find something. If anything was woken, tells the finder
     /// ([`Finder::woke`]).
     Look,
     /// Stays awake for a moment, because work that comes now needs no system call to be noticed.
@@ -46,6 +49,9 @@ pub(crate) enum Step<T> {
 #[derive(Debug)]
 pub(crate) struct Finder {
     stage: Stage,
+    /// Where the order goes on after steps 1 to 3, if a look at the reactor has woken something and
+    /// they are made once more.
+    after_look: Option<Stage>,
     /// Whether tasks are looked for to be dropped, because the runtime closes.
     closing: bool,
 }
@@ -89,18 +95,24 @@ impl Finder {
     /// Begins a search for the next task.
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { stage: Stage::Own, closing: false }
+        Self { stage: Stage::Own, after_look: None, closing: false }
     }
 
     /// Begins a search for a task to drop, while the runtime closes. It finds what can be reached
     /// from this core, and asks for no look at the reactor and no pause.
     pub(crate) fn closing() -> Self {
-        Self { stage: Stage::Own, closing: true }
+        Self { stage: Stage::Own, after_look: None, closing: true }
     }
 
-    /// Ends this search, because a look at the reactor has woken something.
-    pub(crate) fn woke<T>(self, core: &Local<T>) {
-        if let Stage::Linger(rounds) = self.stage {
+    /// Makes steps 1 to 3 once more, because the look at the reactor has woken something.
+    pub(crate) fn woke(&mut self) {
+        self.after_look = Some(std::mem::replace(&mut self.stage, Stage::Own));
+    }
+
+    /// Notes that a task was found. If that was after a pause, the pause has paid.
+    #[inline(always)]
+    fn found<T>(&self, core: &Local<T>) {
+        if let Some(Stage::Linger(rounds)) = self.after_look {
             rounds.pay(core);
         }
     }
@@ -110,6 +122,14 @@ impl Finder {
     #[cfg(all(test, not(giveway_loom)))]
     pub(super) fn is_resuming(&self) -> bool {
         matches!(self.stage, Stage::Resume { .. } | Stage::Resuming { .. })
+    }
+
+    /// Returns whether the search of the other cores is still to come.
+    #[cfg(all(test, not(giveway_loom)))]
+    pub(super) fn is_before_search(&self) -> bool {
+        use Stage::{Gather, Injector, Own, Pinned, Reactor, StartSearch};
+        self.after_look.is_none_or(|stage| matches!(stage, Pinned))
+            && matches!(self.stage, Own | Gather | Injector | Reactor | Pinned | StartSearch)
     }
 }
 
@@ -158,7 +178,10 @@ impl<T: PointerSized> Scheduler<T> {
             return Step::Yielded(overdue, Source::Overdue, None);
         }
         match self.next_local(core, now) {
-            Some((task, source)) => Step::Run(task, source),
+            Some((task, source)) => {
+                finder.found(core);
+                Step::Run(task, source)
+            }
             None => {
                 finder.stage = Stage::Gather;
                 Step::GoOn
@@ -175,8 +198,12 @@ impl<T: PointerSized> Scheduler<T> {
                 (Stage::Injector, if gathers { Step::Gather } else { Step::GoOn })
             }
             Stage::Injector => {
+                let found = self.take_injected(core);
+                if found.is_some() {
+                    finder.found(core);
+                }
                 let next = if finder.closing { Stage::Pinned } else { Stage::Reactor };
-                (next, run(self.take_injected(core)))
+                (finder.after_look.take().unwrap_or(next), run(found))
             }
             Stage::Reactor => (Stage::Pinned, Step::Look),
             Stage::Pinned => {

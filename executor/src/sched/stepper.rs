@@ -204,11 +204,17 @@ impl Stepper {
             }
             State::Choose => State::Find(Finder::new()),
             State::Find(mut finder) => {
-                match self.scheduler.step(core, &mut finder, || self.now) {
-                    Step::Run(task, source) => self.took(index, task, source),
-                    Step::Yielded(Entry { yielded: Yielded::Thread(_), .. }, ..) => {
-                        unreachable!("no thread yields here")
+                // What touches nothing that is shared takes no step of its own: there is no
+                // reactor, and time does not pass in a pause. A look finds something at random.
+                let step = loop {
+                    match self.scheduler.step(core, &mut finder, || self.now) {
+                        Step::Look if self.rng.u8(..8) == 0 => finder.woke(),
+                        Step::Gather | Step::Look | Step::Linger => {}
+                        step => break step,
                     }
+                };
+                match step {
+                    Step::Run(task, source) => self.took(index, task, source),
                     Step::Yielded(Entry { yielded: Yielded::Task(task), .. }, source, woken) => {
                         let queued = self.books.waiting + self.books.gave_way;
                         assert!(
@@ -219,9 +225,8 @@ impl Stepper {
                         self.unpark(woken);
                         self.took(index, task, source)
                     }
-                    // There is no reactor, and time does not pass in a pause.
-                    Step::GoOn | Step::Gather | Step::Look | Step::Linger => State::Find(finder),
                     Step::Sleep => State::Sleep,
+                    _ => State::Find(finder),
                 }
             }
             State::Found(task, source) => {
@@ -278,16 +283,22 @@ impl Stepper {
                 State::Asleep(self.scheduler.idle.enter(index, searching))
             }
             State::Asleep(ticket) => {
-                let work = ticket.looks_again()
-                    && match self.scheduler.idle.second_look(index, self.scheduler.queued()) {
-                        SecondLook::Leave => true,
-                        SecondLook::Park(woken) => {
-                            self.unpark(woken);
-                            false
-                        }
-                    };
-                let work = work || self.workers[index].recalled;
-                match self.scheduler.idle.settle(ticket, work) {
+                let (scheduler, recalled) = (&self.scheduler, self.workers[index].recalled);
+                let mut called = None;
+                let look_again = |ticket: &Ticket| {
+                    let work = ticket.looks_again()
+                        && match scheduler.idle.second_look(index, scheduler.queued()) {
+                            SecondLook::Leave => true,
+                            SecondLook::Park(woken) => {
+                                called = woken;
+                                false
+                            }
+                        };
+                    work || recalled
+                };
+                let settled = scheduler.idle.settle(ticket, look_again);
+                self.unpark(called);
+                match settled {
                     Ok(()) => {
                         self.workers[index].core.set_searching(true);
                         State::Choose
@@ -433,7 +444,8 @@ impl Stepper {
                     worker.core.unannounced() != Quiet::Nothing
                 }
                 State::Find(ref finder) => {
-                    finder.is_resuming() || worker.core.unannounced() != Quiet::Nothing
+                    finder.is_resuming()
+                        || finder.is_before_search() && worker.core.unannounced() != Quiet::Nothing
                 }
                 State::Asleep(ref ticket) => ticket.looks_again() || worker.token,
                 State::Found(..) | State::Announce(..) => true,

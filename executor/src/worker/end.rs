@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::runtime::context;
-use crate::sched::{Finder, Step};
+use crate::sched::{Finder, Step, Ticket};
 use crate::task::{Meta, Runnable};
 use std::sync::atomic::{
     Ordering::{Acquire, SeqCst},
@@ -37,9 +37,10 @@ impl Worker {
         while self.shared.registry.len() > 0 {
             // The look comes after the entry: a push or a drop after this look finds the worker
             // idle.
+            let look_again =
+                |_: &Ticket| scheduler.anything_queued() || self.shared.registry.len() == 0;
             let ticket = scheduler.idle.enter(self.index(), false);
-            let work = scheduler.anything_queued() || self.shared.registry.len() == 0;
-            if let Err(ticket) = scheduler.idle.settle(ticket, work) {
+            if let Err(ticket) = scheduler.idle.settle(ticket, look_again) {
                 self.post().parker.park();
                 ticket.woken();
             }
@@ -59,8 +60,9 @@ impl Worker {
                 Step::Run(task, _) => return Some(task),
                 Step::Sleep => return None,
                 Step::GoOn => {}
-                // None of these is a step of a runtime that closes.
-                Step::Yielded(..) | Step::Gather | Step::Look | Step::Linger => {}
+                Step::Yielded(..) | Step::Gather | Step::Look | Step::Linger => {
+                    unreachable!("not a step of a runtime that closes")
+                }
             }
         }
     }

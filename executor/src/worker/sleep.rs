@@ -1,6 +1,7 @@
 //! A worker without work: how it lingers, sleeps and wakes up.
 
 use super::Worker;
+use crate::os;
 use crate::parker::Elsewhere;
 use crate::runtime::Phase;
 use crate::sched::{SecondLook, Ticket};
@@ -60,11 +61,8 @@ impl Worker {
         let (idle, mut ready) = (&self.shared.scheduler.idle, self.ready.take());
         // S1 and S2.
         let ticket = idle.enter(self.index(), self.core().set_searching(false));
-        // S3. After S1 and its fence. In the other order, a push between the look and the entry
-        // would wake no worker: the pusher saw none idle.
-        let work = self.has_reason_to_stay(&ticket);
-        // S4.
-        let left = match idle.settle(ticket, work) {
+        // S3 and S4.
+        let left = match idle.settle(ticket, |ticket| self.has_reason_to_stay(ticket)) {
             Ok(()) => true,
             Err(ticket) => self.wait(ticket, &mut ready),
         };
@@ -110,6 +108,10 @@ impl Worker {
 
     /// Calls [`Self::wait_in_place`], and times it.
     fn wait(&self, ticket: Ticket, ready: &mut Vec<Waker>) -> bool {
+        if !self.home {
+            // A spare worker has had its CPU by now. From here on it is a worker as the others.
+            os::calm();
+        }
         let before = self.shared.now();
         self.tally().rest(before);
         let left = self.wait_in_place(ticket, ready);

@@ -40,7 +40,7 @@ impl Worker {
     }
 
     /// Finds the next task, by the order of `sched/next.rs`. Returns nothing if the worker has slept
-    /// or woken something at the reactor instead, and is to begin anew.
+    /// instead.
     #[inline(always)]
     fn next(&self) -> Option<(Runnable, Source)> {
         let (scheduler, mut finder) = (&self.shared.scheduler, Finder::new());
@@ -57,8 +57,7 @@ impl Worker {
                 Step::Gather => spin(GATHER_SPINS),
                 Step::Look => {
                     if self.poll_io() {
-                        finder.woke(self.core());
-                        return None;
+                        finder.woke();
                     }
                 }
                 Step::Linger => self.linger(),

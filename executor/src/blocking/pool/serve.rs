@@ -4,7 +4,7 @@ use super::state::{State, Work};
 use super::{Kind, Pool};
 use crate::handoff::Loan;
 use crate::lowered;
-use crate::os::{self, TimeSlice};
+use crate::os;
 use crate::parker::Parker;
 use crate::runtime::{Phase, Shared, context};
 use crate::task::{Class, Runnable};
@@ -119,7 +119,12 @@ impl Pool {
     fn next(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Option<Duty> {
         loop {
             let patience = match on_behalf(|| self.take_duty(shared, me, parker)) {
-                Next::Duty(duty) => return Some(duty),
+                Next::Duty(duty) => {
+                    if !matches!(duty, Duty::StandIn(core, _) if shared.is_spare(core)) {
+                        os::calm();
+                    }
+                    return Some(duty);
+                }
                 Next::End => return None,
                 Next::Wait { patience } => patience,
             };
@@ -142,29 +147,18 @@ impl Pool {
         }
     }
 
-    /// Has the calling thread compete with others as any thread does from now on.
-    fn slow_down(&self, state: &mut State, me: u64) {
-        // Lowered threads have a slice of their own, and run this on their proxy.
-        if self.class() == Class::Foreground
-            && let Some(member) = state.members.get_mut(&me)
-            && std::mem::take(&mut member.prompt)
-        {
-            TimeSlice::Ordinary.ask();
-        }
-    }
-
     /// Returns what a thread that is done with its duty does next. If there is nothing, the thread
     /// is among the idle ones from now on.
     fn take_duty(&self, shared: &Shared, me: u64, parker: &Arc<Parker>) -> Next {
         let mut state = self.lock();
         state.doing(me, None);
+        if state.members.get_mut(&me).is_some_and(|member| std::mem::take(&mut member.hurried)) {
+            os::note_hurried();
+        }
         // 1. A core, before any job: what is queued on the core waits for it. Also while the
         //    runtime closes, because what is queued there is to be dropped.
         if let Some((core, loan)) = state.loans.pop_front() {
             state.standing_in += 1;
-            if !shared.is_spare(core) {
-                self.slow_down(&mut state, me);
-            }
             if !state.jobs.is_empty() && !self.is_stalled() {
                 // This thread may have been called for one of the jobs.
                 self.stall(shared);
@@ -176,7 +170,6 @@ impl Pool {
             && let Some(job) = state.jobs.pop_front()
         {
             self.begin(&mut state, me, &job);
-            self.slow_down(&mut state, me);
             if state.is_drained() {
                 shared.monitor.call();
             }

@@ -1,7 +1,7 @@
 //! What a pool knows of its threads and its jobs, under its lock.
 
 use crate::handoff::Loan;
-use crate::os::TimeSlice;
+use crate::os;
 use crate::parker::Parker;
 use crate::task::{Id, Runnable};
 use std::collections::{HashMap, VecDeque};
@@ -72,9 +72,8 @@ pub(super) struct Member {
     pub(super) number: i32,
     pub(super) handle: Option<JoinHandle<()>>,
     pub(super) doing: Option<Work>,
-    /// Whether the thread may have a short time slice: it was called for a spare core, or is new
-    /// and has the slice of the thread that started it.
-    pub(super) prompt: bool,
+    /// Whether it was called for a spare core, and hurried, since it took its last duty.
+    pub(super) hurried: bool,
 }
 
 impl State {
@@ -99,18 +98,19 @@ impl State {
         let number = self.next;
         self.next += 1;
         self.serving += 1;
-        self.members.insert(number, Member { prompt: true, ..Member::default() });
+        self.members.insert(number, Member::default());
         number
     }
 
-    /// Has the thread that is called next run as soon as it is woken: the poll for whose sake it is
-    /// called may be on the same CPU.
+    /// Has the thread that is called next run as soon as it is woken, if the monitor, which calls
+    /// it, does: the poll for whose sake it is called may be on the same CPU.
     pub(super) fn hurry_next(&mut self) {
-        if let Some((number, _)) = self.idle.last()
+        if os::is_hurried()
+            && let Some((number, _)) = self.idle.last()
             && let Some(member) = self.members.get_mut(number)
-            && !std::mem::replace(&mut member.prompt, true)
         {
-            TimeSlice::Short.ask_for(member.number);
+            os::hurry_thread(member.number);
+            member.hurried = true;
         }
     }
 
