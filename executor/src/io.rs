@@ -2,7 +2,7 @@
 //!
 //! For sockets see [`net`](crate::net).
 
-pub use giveway_io::Async;
+pub use giveway_io::{Async, Interest, Ready};
 
 use crate::runtime::{context, default_runtime_for_io};
 use giveway_io::driver::{Reactor, set_finder};

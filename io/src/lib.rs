@@ -13,9 +13,11 @@ pub mod hyper;
 pub mod net;
 mod proxy;
 mod reactor;
+mod readiness;
 mod scope;
 mod sys;
 pub mod time;
 mod timer;
 
 pub use async_io::Async;
+pub use reactor::{Interest, Ready};

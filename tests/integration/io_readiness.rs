@@ -1,14 +1,16 @@
 //! Waiting for readiness itself: no task is told that a socket is ready before the system has said
 //! so.
 
-use super::io_common::tcp_pair;
+use super::io_common::{Wakes, tcp_pair};
 use futures::{AsyncReadExt, AsyncWriteExt, FutureExt, poll};
+use giveway::io::Interest;
 use giveway::net::{TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use giveway::spawn;
-use giveway_tests::{on_one_worker, with_runtimes};
+use giveway_tests::{on_one_worker, runtime, watch, with_runtimes};
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, Write};
 use std::pin::pin;
+use std::task::Context;
 
 /// Asserts that a socket to which nothing was sent becomes readable when `send` is called, and not
 /// before.
@@ -202,4 +204,29 @@ fn the_first_operation_of_a_socket_does_not_wait_for_a_report() {
         assert_eq!(server.read(&mut [0; 8]).now_or_never().expect("a request waits").unwrap(), 7);
         assert_eq!(server.write(b"answer").now_or_never().expect("there is room").unwrap(), 6);
     });
+}
+
+/// The runtime of a socket ends while tasks of others wait for it.
+#[test]
+fn a_wait_ends_with_an_error_when_the_runtime_of_the_socket_ends() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let (here, _there) = runtime.block_on(async { UnixStream::pair().unwrap() });
+    let mut waiting = pin!(here.ready(Interest::READABLE));
+    let mut reading = pin!(here.async_io(Interest::READABLE, || {
+        socket2::SockRef::from(&here).peek(&mut [std::mem::MaybeUninit::uninit(); 8])
+    }));
+    let (wakes, waker) = Wakes::new();
+    let mut cx = Context::from_waker(&waker);
+    assert!(waiting.as_mut().poll(&mut cx).is_pending());
+    assert!(reading.as_mut().poll(&mut cx).is_pending());
+    drop(runtime);
+    assert!(wakes.count() > 0, "they are told");
+    for error in [
+        waiting.now_or_never().expect("it does not wait").map(drop),
+        reading.now_or_never().expect("it does not wait").map(drop),
+        here.try_io(Interest::READABLE, || Ok(())),
+    ] {
+        assert!(error.unwrap_err().to_string().contains("was shut down"));
+    }
 }

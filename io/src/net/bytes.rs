@@ -7,9 +7,8 @@
 //! that would block. That is also so for a Unix socket: a read there stops at a message that came
 //! with a descriptor, and no event tells of that.
 
-use super::socket::try_io;
-use crate::Async;
 use crate::reactor::Direction::{Read, Write};
+use crate::{Async, Interest};
 use rustix::net::{RecvFlags, SendFlags};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
@@ -121,25 +120,25 @@ pub(crate) fn poll_write_vectored<T: AsFd>(
 }
 
 pub(crate) fn try_read<T: AsFd>(io: &Async<T>, buf: &mut [u8]) -> io::Result<usize> {
-    try_io(io, Read, |io| recv(io, buf, RecvFlags::empty()))
+    io.try_io(Interest::READABLE, |io| recv(io, buf, RecvFlags::empty()))
 }
 
 pub(crate) fn try_read_vectored<T: AsFd>(
     io: &Async<T>,
     bufs: &mut [IoSliceMut<'_>],
 ) -> io::Result<usize> {
-    try_io(io, Read, |io| readv(io, bufs))
+    io.try_io(Interest::READABLE, |io| readv(io, bufs))
 }
 
 pub(crate) fn try_write<T: AsFd>(io: &Async<T>, buf: &[u8]) -> io::Result<usize> {
-    try_io(io, Write, |io| send(io, buf))
+    io.try_io(Interest::WRITABLE, |io| send(io, buf))
 }
 
 pub(crate) fn try_write_vectored<T: AsFd>(
     io: &Async<T>,
     bufs: &[IoSlice<'_>],
 ) -> io::Result<usize> {
-    try_io(io, Write, |io| writev(io, bufs))
+    io.try_io(Interest::WRITABLE, |io| writev(io, bufs))
 }
 
 /// Shuts down one direction or both. A stream that the peer has torn down before is no error, since

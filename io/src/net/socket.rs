@@ -1,16 +1,11 @@
 //! What all sockets have in common: how they are made, tried and waited for, and the traits of a
 //! descriptor.
 
-use crate::Async;
-use crate::reactor::Direction;
-use giveway_budget::poll_proceed;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use socket2::{Domain, Socket, Type};
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::task::{Context, Poll, ready};
 
 /// Creates a socket that is non-blocking from the start.
 pub(crate) fn new(domain: Domain, kind: Type) -> io::Result<Socket> {
@@ -57,45 +52,6 @@ pub(crate) fn connected(socket: &impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Tries an operation once, whatever is known of the readiness.
-pub(crate) fn try_io<T: AsFd, R>(
-    io: &Async<T>,
-    direction: Direction,
-    operation: impl FnOnce(&T) -> io::Result<R>,
-) -> io::Result<R> {
-    io.check_open()?;
-    // Read before the operation, so that an event that comes while the operation runs is not wiped
-    // out.
-    let seen = io.source().look(direction);
-    let result = operation(io.get_ref());
-    if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-        io.source().clear(direction, seen);
-    }
-    result
-}
-
-/// Waits until a direction is reported as ready.
-///
-/// Spends an operation, because a loop of `readable` and `try_read` over a socket that always has
-/// data would not return from its poll otherwise.
-pub(crate) fn poll_ready<T: AsFd>(
-    io: &Async<T>,
-    direction: Direction,
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
-    let spent = ready!(poll_proceed(cx));
-    io.check_open()?;
-    ready!(io.source().poll_reported(direction, cx));
-    io.check_open()?;
-    spent.made_progress();
-    Poll::Ready(Ok(()))
-}
-
-/// [`poll_ready`] as a future.
-pub(crate) async fn ready<T: AsFd>(io: &Async<T>, direction: Direction) -> io::Result<()> {
-    poll_fn(|cx| poll_ready(io, direction, cx)).await
-}
-
 /// Implements the traits of a socket's descriptor.
 macro_rules! descriptor {
     ($socket:ty, $std:ty) => {
@@ -135,8 +91,195 @@ macro_rules! descriptor {
 }
 pub(crate) use descriptor;
 
+/// Implements the waiting for readiness, and operations of the caller's, which are those of
+/// [`Async`](crate::Async). `$setup` are the hidden lines of an example that make `$here` ready to
+/// read, and `$operation` reads from it by a call that the type has no method for.
+macro_rules! readiness {
+    ($socket:ty, $here:ident, $setup:literal, $operation:literal) => {
+        impl $socket {
+            /// Waits until one of the kinds of readiness in `interest` is reported. Returns all of
+            /// them that are reported.
+            ///
+            /// Spends one operation of the [budget](giveway_budget). Readiness may be false:
+            /// another task may have taken what was reported. See
+            /// [`Async::ready`](crate::Async::ready), which this is, for the rest.
+            ///
+            /// # Errors
+            ///
+            /// If the runtime that it belongs to was shut down.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping the future before it is ready loses nothing: what was reported is still
+            /// reported for the next call.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            #[doc = $setup]
+            /// use giveway::io::Interest;
+            ///
+            #[doc = concat!("assert!(", stringify!($here), ".ready(Interest::READABLE).await?.is_readable());")]
+            /// # std::io::Result::Ok(()) }).unwrap();
+            /// ```
+            pub async fn ready(
+                &self,
+                interest: crate::Interest,
+            ) -> std::io::Result<crate::Ready> {
+                self.0.ready(interest).await
+            }
+
+            /// Polling form of [`ready`](Self::ready). Every task that polls is woken, not only the
+            /// last.
+            ///
+            /// # Errors
+            ///
+            /// If the runtime that it belongs to was shut down.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            #[doc = $setup]
+            /// use giveway::io::Interest;
+            /// use std::future::poll_fn;
+            ///
+            #[doc = concat!("poll_fn(|cx| ", stringify!($here), ".poll_ready(Interest::READABLE, cx)).await?;")]
+            /// # std::io::Result::Ok(()) }).unwrap();
+            /// ```
+            pub fn poll_ready(
+                &self,
+                interest: crate::Interest,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<crate::Ready>> {
+                self.0.poll_ready(interest, cx)
+            }
+
+            /// Tries `operation` once, without waiting.
+            ///
+            /// If it returns [`WouldBlock`](std::io::ErrorKind::WouldBlock), the readiness that
+            /// `interest` names is over, and the next wait for it waits for a new report. After any
+            /// other result readiness is as before. The operation must not block. It is tried
+            /// whatever is known of the readiness; in tokio it is not called before the first
+            /// report. See [`Async::try_io`](crate::Async::try_io), which this is, for the rest.
+            ///
+            /// # Errors
+            ///
+            /// Those of the operation, and one of its own if the runtime that the socket belongs to
+            /// was shut down.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            #[doc = $setup]
+            /// use giveway::io::Interest;
+            /// use socket2::SockRef;
+            ///
+            #[doc = concat!(stringify!($here), ".ready(Interest::READABLE).await?;")]
+            #[doc = concat!(stringify!($here), ".try_io(Interest::READABLE, || ", $operation, ")?;")]
+            /// # std::io::Result::Ok(()) }).unwrap();
+            /// ```
+            pub fn try_io<R>(
+                &self,
+                interest: crate::Interest,
+                operation: impl FnOnce() -> std::io::Result<R>,
+            ) -> std::io::Result<R> {
+                self.0.try_io(interest, |_| operation())
+            }
+
+            /// Tries `operation` whenever the socket is reported as ready, until it returns
+            /// something other than [`WouldBlock`](std::io::ErrorKind::WouldBlock).
+            ///
+            /// Each attempt spends one operation of the [budget](giveway_budget). See
+            /// [`Async::async_io`](crate::Async::async_io), which this is, for the rest.
+            ///
+            /// # Errors
+            ///
+            /// Those of the operation, and one of its own if the runtime that the socket belongs to
+            /// was shut down.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping the future before it is ready loses nothing: the operation was not done.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            #[doc = $setup]
+            /// use giveway::io::Interest;
+            /// use socket2::SockRef;
+            ///
+            #[doc = concat!(stringify!($here), ".async_io(Interest::READABLE, || ", $operation, ").await?;")]
+            /// # std::io::Result::Ok(()) }).unwrap();
+            /// ```
+            pub async fn async_io<R>(
+                &self,
+                interest: crate::Interest,
+                mut operation: impl FnMut() -> std::io::Result<R>,
+            ) -> std::io::Result<R> {
+                self.0.async_io(interest, |_| operation()).await
+            }
+        }
+    };
+}
+pub(crate) use readiness;
+
+/// Implements the waiting for connections, for a listener. `$setup` is as for [`readiness`].
+macro_rules! listener_readiness {
+    ($listener:ty, $setup:literal) => {
+        impl $listener {
+            /// Waits until the system reports a connection, or an error.
+            ///
+            /// The report counts until an operation finds no connection, such as an
+            /// [`accept`](Self::accept) that has to wait. So this may be ready although another
+            /// task has accepted the connection. A listener is never writable.
+            ///
+            /// # Errors
+            ///
+            /// If the runtime that it belongs to was shut down.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping the future before it is ready loses nothing.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            #[doc = $setup]
+            /// listener.readable().await?;
+            /// let (stream, peer) = listener.accept().await?;
+            /// # std::io::Result::Ok(()) }).unwrap();
+            /// ```
+            pub async fn readable(&self) -> std::io::Result<()> {
+                self.0.readable().await
+            }
+
+            /// Polling form of [`readable`](Self::readable).
+            ///
+            /// # Errors
+            ///
+            /// If the runtime that it belongs to was shut down.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            #[doc = $setup]
+            /// std::future::poll_fn(|cx| listener.poll_readable(cx)).await?;
+            /// # std::io::Result::Ok(()) }).unwrap();
+            /// ```
+            pub fn poll_readable(
+                &self,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                self.0.poll_readable(cx)
+            }
+        }
+    };
+}
+pub(crate) use listener_readiness;
+
 #[cfg(test)]
 mod tests {
+    use crate::Interest;
     use crate::driver::{Reactor, enter};
     use crate::net::UnixDatagram;
     use futures::FutureExt;
@@ -151,6 +294,9 @@ mod tests {
             here.writable().now_or_never(),
             here.recv(&mut [0; 8]).now_or_never().map(|received| received.map(drop)),
             there.send(&[0; 8]).now_or_never().map(|sent| sent.map(drop)),
+            here.ready(Interest::ERROR).now_or_never().map(|ready| ready.map(drop)),
+            here.async_io(Interest::READABLE, || Ok(())).now_or_never(),
+            Some(here.try_io(Interest::WRITABLE, || Ok(()))),
         ];
         for result in gone {
             let error =

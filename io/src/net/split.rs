@@ -1,7 +1,7 @@
 //! The two directions of a borrowed stream.
 
-use super::{bytes, socket};
-use crate::reactor::Direction;
+use super::bytes;
+use crate::{Interest, Ready};
 use futures_io::{AsyncRead, AsyncWrite};
 use sealed::Stream;
 use std::future::poll_fn;
@@ -114,6 +114,22 @@ impl<S: Stream> ReadHalf<'_, S> {
         bytes::poll_peek(self.0.socket(), cx, buf)
     }
 
+    /// Waits until one of the kinds of readiness in `interest` is reported, also of the other
+    /// direction, and returns them.
+    ///
+    /// See [`TcpStream::ready`](super::TcpStream::ready) for an example.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime that it belongs to was shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready loses nothing.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        self.0.socket().ready(interest).await
+    }
+
     /// Waits until the system reports something to read.
     ///
     /// See [`TcpStream::readable`](super::TcpStream::readable) for an example.
@@ -126,7 +142,7 @@ impl<S: Stream> ReadHalf<'_, S> {
     ///
     /// Dropping the future before it is ready loses nothing.
     pub async fn readable(&self) -> io::Result<()> {
-        socket::ready(self.0.socket(), Direction::Read).await
+        self.0.socket().readable().await
     }
 
     /// Reads what is there, without waiting.
@@ -177,6 +193,22 @@ impl<S: Stream> ReadHalf<'_, S> {
 }
 
 impl<S: Stream> WriteHalf<'_, S> {
+    /// Waits until one of the kinds of readiness in `interest` is reported, also of the other
+    /// direction, and returns them.
+    ///
+    /// See [`TcpStream::ready`](super::TcpStream::ready) for an example.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime that it belongs to was shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready loses nothing.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        self.0.socket().ready(interest).await
+    }
+
     /// Waits until the system reports room to write.
     ///
     /// See [`TcpStream::writable`](super::TcpStream::writable) for an example.
@@ -189,7 +221,7 @@ impl<S: Stream> WriteHalf<'_, S> {
     ///
     /// Dropping the future before it is ready loses nothing.
     pub async fn writable(&self) -> io::Result<()> {
-        socket::ready(self.0.socket(), Direction::Write).await
+        self.0.socket().writable().await
     }
 
     /// Writes as much as there is room for, without waiting.

@@ -1,8 +1,8 @@
 //! The two directions of a stream that two tasks share.
 
+use super::bytes;
 use super::split::sealed::Stream;
-use super::{bytes, socket};
-use crate::reactor::Direction;
+use crate::{Interest, Ready};
 use futures_io::{AsyncRead, AsyncWrite};
 use std::error::Error;
 use std::fmt;
@@ -150,6 +150,22 @@ impl<S: Stream> OwnedReadHalf<S> {
         bytes::poll_peek(self.stream.socket(), cx, buf)
     }
 
+    /// Waits until one of the kinds of readiness in `interest` is reported, also of the other
+    /// direction, and returns them.
+    ///
+    /// See [`TcpStream::ready`](super::TcpStream::ready) for an example.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime that it belongs to was shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready loses nothing.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        self.stream.socket().ready(interest).await
+    }
+
     /// Waits until the system reports something to read.
     ///
     /// See [`TcpStream::readable`](super::TcpStream::readable) for an example.
@@ -162,7 +178,7 @@ impl<S: Stream> OwnedReadHalf<S> {
     ///
     /// Dropping the future before it is ready loses nothing.
     pub async fn readable(&self) -> io::Result<()> {
-        socket::ready(self.stream.socket(), Direction::Read).await
+        self.stream.socket().readable().await
     }
 
     /// Reads what is there, without waiting.
@@ -246,6 +262,22 @@ impl<S: Stream> OwnedWriteHalf<S> {
         self.shutdown_on_drop = false;
     }
 
+    /// Waits until one of the kinds of readiness in `interest` is reported, also of the other
+    /// direction, and returns them.
+    ///
+    /// See [`TcpStream::ready`](super::TcpStream::ready) for an example.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime that it belongs to was shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready loses nothing.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        self.stream.socket().ready(interest).await
+    }
+
     /// Waits until the system reports room to write.
     ///
     /// See [`TcpStream::writable`](super::TcpStream::writable) for an example.
@@ -258,7 +290,7 @@ impl<S: Stream> OwnedWriteHalf<S> {
     ///
     /// Dropping the future before it is ready loses nothing.
     pub async fn writable(&self) -> io::Result<()> {
-        socket::ready(self.stream.socket(), Direction::Write).await
+        self.stream.socket().writable().await
     }
 
     /// Writes as much as there is room for, without waiting.

@@ -87,7 +87,7 @@ macro_rules! stream_methods {
             /// # std::io::Result::Ok(()) }).unwrap();
             /// ```
             pub async fn readable(&self) -> io::Result<()> {
-                socket::ready(&self.0, Direction::Read).await
+                self.0.readable().await
             }
 
             /// Polling form of [`readable`](Self::readable).
@@ -104,7 +104,7 @@ macro_rules! stream_methods {
             /// # std::io::Result::Ok(()) }).unwrap();
             /// ```
             pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                socket::poll_ready(&self.0, Direction::Read, cx)
+                self.0.poll_readable(cx)
             }
 
             /// Reads what is there, without waiting. Returns zero at the end of the stream, or if
@@ -175,7 +175,7 @@ macro_rules! stream_methods {
             /// # std::io::Result::Ok(()) }).unwrap();
             /// ```
             pub async fn writable(&self) -> io::Result<()> {
-                socket::ready(&self.0, Direction::Write).await
+                self.0.writable().await
             }
 
             /// Polling form of [`writable`](Self::writable).
@@ -191,7 +191,7 @@ macro_rules! stream_methods {
             /// # std::io::Result::Ok(()) }).unwrap();
             /// ```
             pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                socket::poll_ready(&self.0, Direction::Write, cx)
+                self.0.poll_writable(cx)
             }
 
             /// Writes as much as there is room for, without waiting.

@@ -2,7 +2,7 @@
 
 use super::TcpStream;
 use super::addr::ToSocketAddrs;
-use super::socket::{self, descriptor};
+use super::socket::{self, descriptor, listener_readiness, readiness};
 use crate::Async;
 use crate::reactor::Direction;
 use futures_core::Stream;
@@ -40,6 +40,22 @@ const BACKLOG: i32 = 1024;
 pub struct TcpListener(Async<std::net::TcpListener>);
 
 descriptor!(TcpListener, std::net::TcpListener);
+readiness!(
+    TcpListener,
+    listener,
+    "# use giveway::net::{TcpListener, TcpStream};
+# giveway::block_on(async {
+# let listener = TcpListener::bind(\"127.0.0.1:0\").await?;
+# let _client = TcpStream::connect(listener.local_addr()?).await?;",
+    "SockRef::from(&listener).accept()"
+);
+listener_readiness!(
+    TcpListener,
+    "# use giveway::net::{TcpListener, TcpStream};
+# giveway::block_on(async {
+# let listener = TcpListener::bind(\"127.0.0.1:0\").await?;
+# let _client = TcpStream::connect(listener.local_addr()?).await?;"
+);
 
 impl TcpListener {
     /// Listens on an address.

@@ -1,12 +1,11 @@
 //! A TCP connection.
 
 use super::bytes::{self, async_stream};
-use super::socket::{self, descriptor};
+use super::socket::{descriptor, readiness};
 use super::split::sealed::Stream;
 use super::stream::stream_methods;
 use super::{split, split_owned, tcp};
 use crate::Async;
-use crate::reactor::Direction;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
@@ -60,4 +59,18 @@ stream_methods!(
 # let listener = TcpListener::bind(\"127.0.0.1:0\").await?;
 # let mut here = TcpStream::connect(listener.local_addr()?).await?;
 # let (mut there, _) = listener.accept().await?;"
+);
+
+readiness!(
+    TcpStream,
+    there,
+    "# use futures::AsyncWriteExt;
+# use giveway::net::{TcpListener, TcpStream};
+# giveway::block_on(async {
+# let listener = TcpListener::bind(\"127.0.0.1:0\").await?;
+# let mut here = TcpStream::connect(listener.local_addr()?).await?;
+# let (there, _) = listener.accept().await?;
+# here.write_all(b\"hello\").await?;
+# let mut buffer = [std::mem::MaybeUninit::<u8>::uninit(); 16];",
+    "SockRef::from(&there).recv(&mut buffer)"
 );

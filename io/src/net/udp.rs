@@ -1,9 +1,8 @@
 //! A UDP socket.
 
 use super::addr::{ToSocketAddrs, no_address};
-use super::socket::{self, descriptor};
+use super::socket::{descriptor, readiness};
 use crate::Async;
-use crate::reactor::Direction;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +36,17 @@ use std::net::SocketAddr;
 pub struct UdpSocket(pub(crate) Async<std::net::UdpSocket>);
 
 descriptor!(UdpSocket, std::net::UdpSocket);
+readiness!(
+    UdpSocket,
+    there,
+    "# use giveway::net::UdpSocket;
+# giveway::block_on(async {
+# let there = UdpSocket::bind(\"127.0.0.1:0\").await?;
+# let here = UdpSocket::bind(\"127.0.0.1:0\").await?;
+# here.send_to(b\"hello\", there.local_addr()?).await?;
+# let mut buffer = [std::mem::MaybeUninit::<u8>::uninit(); 16];",
+    "SockRef::from(&there).recv(&mut buffer)"
+);
 
 impl UdpSocket {
     /// Binds a socket to an address.
@@ -213,7 +223,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub async fn readable(&self) -> io::Result<()> {
-        socket::ready(&self.0, Direction::Read).await
+        self.0.readable().await
     }
 
     /// Waits until the system reports room to send, or an error.
@@ -234,7 +244,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub async fn writable(&self) -> io::Result<()> {
-        socket::ready(&self.0, Direction::Write).await
+        self.0.writable().await
     }
 
     /// Takes over a socket of std, and makes it non-blocking.

@@ -1,7 +1,7 @@
 //! A UDP socket: the polling methods, and those that do not wait.
 
 use super::UdpSocket;
-use super::socket::{poll_ready, try_io};
+use crate::Interest;
 use crate::reactor::Direction::{Read, Write};
 use std::io;
 use std::net::SocketAddr;
@@ -160,7 +160,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_ready(&self.0, Read, cx)
+        self.0.poll_readable(cx)
     }
 
     /// Polling form of [`writable`](Self::writable).
@@ -180,7 +180,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_ready(&self.0, Write, cx)
+        self.0.poll_writable(cx)
     }
 }
 
@@ -205,7 +205,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
-        try_io(&self.0, Write, |socket| socket.send(buf))
+        self.0.try_io(Interest::WRITABLE, |socket| socket.send(buf))
     }
 
     /// Receives a datagram from the peer, or from any address if there is no peer, without waiting.
@@ -227,7 +227,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        try_io(&self.0, Read, |socket| socket.recv(buf))
+        self.0.try_io(Interest::READABLE, |socket| socket.recv(buf))
     }
 
     /// Sends a datagram to an address, without waiting. Returns its size.
@@ -239,7 +239,7 @@ impl UdpSocket {
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the errors of
     /// [`send_to`](Self::send_to).
     pub fn try_send_to(&self, buf: &[u8], target: SocketAddr) -> io::Result<usize> {
-        try_io(&self.0, Write, |socket| socket.send_to(buf, target))
+        self.0.try_io(Interest::WRITABLE, |socket| socket.send_to(buf, target))
     }
 
     /// Receives a datagram, without waiting.
@@ -266,7 +266,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        try_io(&self.0, Read, |socket| socket.recv_from(buf))
+        self.0.try_io(Interest::READABLE, |socket| socket.recv_from(buf))
     }
 
     /// Looks at the next datagram from the peer, without taking it and without waiting.
@@ -278,7 +278,7 @@ impl UdpSocket {
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
     /// [`peek`](Self::peek).
     pub fn try_peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        try_io(&self.0, Read, |socket| socket.peek(buf))
+        self.0.try_io(Interest::READABLE, |socket| socket.peek(buf))
     }
 
     /// Looks at the next datagram, without taking it and without waiting.
@@ -290,6 +290,6 @@ impl UdpSocket {
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram, and the errors of
     /// [`peek_from`](Self::peek_from).
     pub fn try_peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        try_io(&self.0, Read, |socket| socket.peek_from(buf))
+        self.0.try_io(Interest::READABLE, |socket| socket.peek_from(buf))
     }
 }

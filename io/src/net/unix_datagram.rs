@@ -1,10 +1,9 @@
 //! A Unix socket for datagrams.
 
 use super::retry::Backoff;
-use super::socket::{self, descriptor};
+use super::socket::{descriptor, readiness};
 use super::unix_addr;
 use crate::Async;
-use crate::reactor::Direction;
 use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
@@ -41,6 +40,16 @@ use std::path::Path;
 pub struct UnixDatagram(pub(crate) Async<net::UnixDatagram>);
 
 descriptor!(UnixDatagram, net::UnixDatagram);
+readiness!(
+    UnixDatagram,
+    there,
+    "# use giveway::net::UnixDatagram;
+# giveway::block_on(async {
+# let (here, there) = UnixDatagram::pair()?;
+# here.send(b\"hello\").await?;
+# let mut buffer = [std::mem::MaybeUninit::<u8>::uninit(); 16];",
+    "SockRef::from(&there).recv(&mut buffer)"
+);
 
 impl UnixDatagram {
     /// Creates a socket at a path. On Linux a path that begins with a zero byte is a name without a
@@ -200,7 +209,7 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub async fn readable(&self) -> io::Result<()> {
-        socket::ready(&self.0, Direction::Read).await
+        self.0.readable().await
     }
 
     /// Waits until the system reports room to send, or an error.
@@ -223,7 +232,7 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub async fn writable(&self) -> io::Result<()> {
-        socket::ready(&self.0, Direction::Write).await
+        self.0.writable().await
     }
 
     /// Shuts down one direction or both, and so wakes the tasks that wait for it.

@@ -1,7 +1,7 @@
 //! A Unix socket for datagrams: the polling methods, and those that do not wait.
 
-use super::socket::{poll_ready, try_io};
 use super::{UnixDatagram, unix_addr};
+use crate::Interest;
 use crate::reactor::Direction::{Read, Write};
 use giveway_budget::poll_proceed;
 use std::io;
@@ -88,7 +88,7 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_ready(&self.0, Read, cx)
+        self.0.poll_readable(cx)
     }
 
     /// Polling form of [`writable`](Self::writable).
@@ -107,7 +107,7 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_ready(&self.0, Write, cx)
+        self.0.poll_writable(cx)
     }
 
     /// Tries once, and spends an operation unless the attempt would have blocked.
@@ -137,7 +137,7 @@ impl UnixDatagram {
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room, and the errors of
     /// [`send`](Self::send).
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
-        try_io(&self.0, Write, |socket| socket.send(buf))
+        self.0.try_io(Interest::WRITABLE, |socket| socket.send(buf))
     }
 
     /// Receives a datagram, without waiting.
@@ -157,7 +157,7 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        try_io(&self.0, Read, |socket| socket.recv(buf))
+        self.0.try_io(Interest::READABLE, |socket| socket.recv(buf))
     }
 
     /// Sends a datagram to the socket at a path, without waiting. Returns its size.
@@ -178,7 +178,7 @@ impl UnixDatagram {
     /// ```
     pub fn try_send_to(&self, buf: &[u8], target: impl AsRef<Path>) -> io::Result<usize> {
         let target = unix_addr::of_path(target.as_ref())?;
-        try_io(&self.0, Write, |socket| socket.send_to_addr(buf, &target))
+        self.0.try_io(Interest::WRITABLE, |socket| socket.send_to_addr(buf, &target))
     }
 
     /// Receives a datagram, without waiting. Returns its size and its sender.
@@ -201,6 +201,6 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(()) }).unwrap();
     /// ```
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        try_io(&self.0, Read, |socket| socket.recv_from(buf))
+        self.0.try_io(Interest::READABLE, |socket| socket.recv_from(buf))
     }
 }

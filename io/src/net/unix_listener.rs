@@ -1,6 +1,6 @@
 //! Accepting connections on a Unix socket.
 
-use super::socket::{self, descriptor};
+use super::socket::{self, descriptor, listener_readiness, readiness};
 use super::{UnixStream, unix_addr};
 use crate::Async;
 use crate::reactor::Direction;
@@ -41,6 +41,26 @@ use std::task::{Context, Poll, ready};
 pub struct UnixListener(Async<net::UnixListener>);
 
 descriptor!(UnixListener, net::UnixListener);
+readiness!(
+    UnixListener,
+    listener,
+    "# use giveway::net::{UnixListener, UnixStream};
+# giveway::block_on(async {
+# let path = std::env::temp_dir().join(format!(\"giveway-doc-ready-{}\", std::process::id()));
+# let listener = UnixListener::bind(&path)?;
+# let _client = UnixStream::connect(&path).await?;
+# std::fs::remove_file(&path)?;",
+    "SockRef::from(&listener).accept()"
+);
+listener_readiness!(
+    UnixListener,
+    "# use giveway::net::{UnixListener, UnixStream};
+# giveway::block_on(async {
+# let path = std::env::temp_dir().join(format!(\"giveway-doc-readable-{}\", std::process::id()));
+# let listener = UnixListener::bind(&path)?;
+# let _client = UnixStream::connect(&path).await?;
+# std::fs::remove_file(&path)?;"
+);
 
 impl UnixListener {
     /// Listens at a path. On Linux a path that begins with a zero byte is a name without a file.

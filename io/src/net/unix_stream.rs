@@ -1,12 +1,11 @@
 //! A connection over a Unix socket.
 
 use super::bytes::{self, async_stream};
-use super::socket::{self, descriptor};
+use super::socket::{descriptor, readiness};
 use super::split::sealed::Stream;
 use super::stream::stream_methods;
 use super::{split, split_owned, unix};
 use crate::Async;
-use crate::reactor::Direction;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
@@ -127,4 +126,16 @@ stream_methods!(
 # use giveway::net::UnixStream;
 # giveway::block_on(async {
 # let (mut here, mut there) = UnixStream::pair()?;"
+);
+
+readiness!(
+    UnixStream,
+    there,
+    "# use futures::AsyncWriteExt;
+# use giveway::net::UnixStream;
+# giveway::block_on(async {
+# let (mut here, there) = UnixStream::pair()?;
+# here.write_all(b\"hello\").await?;
+# let mut buffer = [std::mem::MaybeUninit::<u8>::uninit(); 16];",
+    "SockRef::from(&there).recv(&mut buffer)"
 );

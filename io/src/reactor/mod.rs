@@ -12,6 +12,7 @@
 //!
 //! The protocols are in `reactor.md`.
 
+mod interest;
 #[cfg(all(test, giveway_loom))]
 mod models;
 mod second;
@@ -20,6 +21,7 @@ mod sources;
 mod turn_owner;
 mod wait_deadline;
 
+pub use interest::{Interest, Ready};
 pub(crate) use second::Place;
 pub(crate) use source::{Direction, Source};
 
@@ -618,11 +620,11 @@ impl Reactor {
         for event in events.iter() {
             // `None`: the source was deregistered while the event was on its way.
             let Some(source) = sources.get(event.key) else { continue };
-            if event.readable {
-                source.set_ready(Direction::Read, event.more_to_read, woken);
+            if let Some(report) = event.read {
+                source.set_ready(Direction::Read, report, woken);
             }
-            if event.writable {
-                source.set_ready(Direction::Write, event.more_to_write, woken);
+            if let Some(report) = event.write {
+                source.set_ready(Direction::Write, report, woken);
             }
         }
         events.clear();

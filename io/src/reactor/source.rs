@@ -2,9 +2,9 @@
 //!
 //! The poller reports edges: an event comes once, when a direction becomes ready. So readiness is
 //! kept here until an operation finds that it is over. A direction is one word: a bit for ready,
-//! two more bits, and above them a tick that every event advances. An operation that finds the
+//! five more bits, and above them a tick that every event advances. An operation that finds the
 //! descriptor not ready clears the bit only if the word is still the one it saw, so it does not
-//! wipe out an event that came in between. The tick has 61 bits, and the word is compared whole
+//! wipe out an event that came in between. The tick has 58 bits, and the word is compared whole
 //! (tokio 6133, PR 6134 and 8331 are about a tick that was cut short; each direction has its own,
 //! tokio PR 8221).
 //!
@@ -17,8 +17,10 @@
 //! followed by one that finds nothing. This does not hold once an event has told of something
 //! beyond the data: an end, an error, an urgent byte.
 
+use super::interest::{Interest, Ready};
 use super::wake_all;
 use crate::proxy::on_behalf;
+use crate::sys::Report;
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicU64,
@@ -45,8 +47,16 @@ const CLOSED: u64 = 2;
 /// An event has told of more than data. It may follow a short read or write without an event of its
 /// own. Never cleared.
 const MORE: u64 = 4;
+/// An event has told of the end of this direction. Cleared with `READY`: an operation that would
+/// block has refuted it.
+const ENDED: u64 = 8;
+/// An event has told of an error that is pending. Cleared for a caller that waits for errors and
+/// has found none.
+const ERROR: u64 = 16;
+/// An event has told of an urgent byte. Cleared as `ERROR` is.
+const PRIORITY: u64 = 32;
 /// What an event adds to the word. Zero ticks: nothing was reported yet.
-const TICK: u64 = 8;
+const TICK: u64 = 64;
 
 impl Seen {
     /// Returns whether an operation is worth a try.
@@ -54,17 +64,44 @@ impl Seen {
         self.0 & READY != 0
     }
 
-    /// Returns whether the direction is ready because an event said so, and not because nothing is
-    /// known of it yet.
-    pub(crate) fn is_reported(self) -> bool {
-        self.is_ready() && self.0 >= TICK
+    /// Returns whether an event has told of one of these bits. It has not if the direction counts as
+    /// ready because nothing is known of it yet.
+    fn is_reported(self, bits: u64) -> bool {
+        self.0 & bits != 0 && self.0 >= TICK
     }
+}
+
+/// Returns the bits of the direction of reading that an interest waits for.
+#[inline]
+fn read_bits(interest: Interest) -> u64 {
+    let mut bits = clear_bits(interest);
+    if interest.is_priority() {
+        bits |= ENDED;
+    }
+    bits
+}
+
+/// Returns the bits of the direction of reading that are over when an operation of this interest
+/// would block, without `ENDED`, which goes with `READY`.
+#[inline]
+fn clear_bits(interest: Interest) -> u64 {
+    let mut bits = 0;
+    if interest.is_readable() {
+        bits |= READY;
+    }
+    if interest.is_priority() {
+        bits |= PRIORITY;
+    }
+    if interest.is_error() {
+        bits |= ERROR;
+    }
+    bits
 }
 
 /// One direction of a source.
 #[derive(Debug, Default)]
 struct Half {
-    /// `READY`, `CLOSED`, `MORE` and the tick. Written by events and by operations that find it not
+    /// The bits above and the tick. Written by events and by operations that find it not
     /// ready; read by every operation.
     state: AtomicU64,
     /// The tasks that wait. An event writes `state` before it takes them.
@@ -159,19 +196,56 @@ impl Source {
     }
 
     /// Ends readiness after an operation that saw `seen` and found the descriptor not ready.
+    #[inline]
     pub(crate) fn clear(&self, direction: Direction, seen: Seen) {
+        self.clear_bits(direction, seen, READY);
+    }
+
+    /// Clears these bits after an operation that saw `seen`, and `ENDED` with `READY`.
+    fn clear_bits(&self, direction: Direction, seen: Seen, mut bits: u64) {
         if seen.0 & CLOSED != 0 {
             return;
         }
+        if bits & READY != 0 {
+            bits |= ENDED;
+        }
         // Ordering: relaxed on failure: an event came in between, and the caller looks again.
         let _newer =
-            self.half(direction).state.compare_exchange(seen.0, seen.0 & !READY, AcqRel, Relaxed);
+            self.half(direction).state.compare_exchange(seen.0, seen.0 & !bits, AcqRel, Relaxed);
     }
 
-    /// Marks the direction as ready, for an event. `more`: there is more than data. Adds the wakers
-    /// of the tasks that wait for it to `woken`.
-    pub(crate) fn set_ready(&self, direction: Direction, more: bool, woken: &mut Vec<Waker>) {
-        self.set(direction, if more { READY | MORE } else { READY }, woken);
+    /// Returns the states of the directions that an interest is about, reading first.
+    #[inline]
+    pub(crate) fn look_at(&self, interest: Interest) -> [Option<Seen>; 2] {
+        [
+            (clear_bits(interest) != 0).then(|| self.look(Direction::Read)),
+            interest.is_writable().then(|| self.look(Direction::Write)),
+        ]
+    }
+
+    /// Ends the readiness that an interest names, after an operation that would block and saw
+    /// `seen`, of [`look_at`](Self::look_at).
+    #[cold]
+    pub(crate) fn clear_interest(&self, interest: Interest, [read, write]: [Option<Seen>; 2]) {
+        if let Some(seen) = read {
+            self.clear_bits(Direction::Read, seen, clear_bits(interest));
+        }
+        if let Some(seen) = write {
+            self.clear(Direction::Write, seen);
+        }
+    }
+
+    /// Marks the direction as ready, for an event that reports this. Adds the wakers of the tasks
+    /// that wait for it to `woken`.
+    pub(crate) fn set_ready(&self, direction: Direction, report: Report, woken: &mut Vec<Waker>) {
+        let Report { ended, error, priority } = report;
+        let mut bits = READY;
+        for (is, bit) in [(ended, ENDED), (error, ERROR), (priority, PRIORITY)] {
+            if is {
+                bits |= bit | MORE;
+            }
+        }
+        self.set(direction, bits, woken);
     }
 
     /// Marks both directions as ready for good: there will be no more events. Adds the wakers of
@@ -206,10 +280,41 @@ impl Source {
         self.poll_until(direction, cx, Seen::is_ready)
     }
 
-    /// Waits until the direction is reported as ready. Returns at once if it was reported before
-    /// and no operation has found otherwise.
-    pub(crate) fn poll_reported(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Seen> {
-        self.poll_until(direction, cx, Seen::is_reported)
+    /// Waits until something that the interest names is reported. Returns at once if it was
+    /// reported before and no operation has found otherwise.
+    pub(crate) fn poll_interest(&self, interest: Interest, cx: &mut Context<'_>) -> Poll<Ready> {
+        // The end of the runtime is told to all.
+        let bits = read_bits(interest);
+        let read = match bits {
+            0 => Poll::Pending,
+            bits => self.poll_until(Direction::Read, cx, |seen| seen.is_reported(bits | CLOSED)),
+        };
+        let write = if !interest.is_writable() {
+            Poll::Pending
+        } else if read.is_ready() {
+            // Joins no list, because the caller does not wait.
+            Poll::Ready(self.look(Direction::Write))
+        } else {
+            self.poll_until(Direction::Write, cx, |seen| seen.is_reported(READY | CLOSED))
+        };
+        // What was seen counts, and not a later look: another task may have cleared it since.
+        let mut reported = Ready::EMPTY;
+        if let Poll::Ready(seen) = read {
+            reported |= Ready::of_reading(
+                seen.is_reported(READY),
+                seen.is_reported(ENDED),
+                seen.is_reported(PRIORITY),
+                seen.is_reported(ERROR),
+            );
+        }
+        if let Poll::Ready(seen) = write {
+            reported |= Ready::of_writing(seen.is_reported(READY), seen.is_reported(ENDED));
+        }
+        if read.is_ready() || write.is_ready() {
+            Poll::Ready(reported & Ready::asked_by(interest))
+        } else {
+            Poll::Pending
+        }
     }
 
     #[inline]
@@ -217,7 +322,7 @@ impl Source {
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
-        is_met: fn(Seen) -> bool,
+        is_met: impl Fn(Seen) -> bool + Sync,
     ) -> Poll<Seen> {
         let seen = self.look(direction);
         if is_met(seen) { Poll::Ready(seen) } else { self.wait_until(direction, cx, is_met) }
@@ -228,7 +333,7 @@ impl Source {
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
-        is_met: fn(Seen) -> bool,
+        is_met: impl Fn(Seen) -> bool + Sync,
     ) -> Poll<Seen> {
         let half = self.half(direction);
         // 1. Clone the waker outside of the lock. It is dropped outside too if the list has it
@@ -271,7 +376,7 @@ mod tests {
         source.clear(Read, seen);
         assert!(!source.look(Read).is_ready());
         assert!(source.look(Write).is_ready(), "the other direction has its own");
-        source.set_ready(Read, false, &mut Vec::new());
+        source.set_ready(Read, Report::default(), &mut Vec::new());
         assert!(source.look(Read).is_ready());
     }
 
@@ -280,17 +385,17 @@ mod tests {
     fn a_new_source_is_ready_for_operations_and_reported_as_nothing() {
         let source = Source::new();
         let cx = &mut Context::from_waker(Waker::noop());
-        for direction in [Read, Write] {
+        for (direction, interest) in [(Read, Interest::READABLE), (Write, Interest::WRITABLE)] {
             assert!(source.poll_ready(direction, cx).is_ready());
-            assert!(source.poll_reported(direction, cx).is_pending());
+            assert!(source.poll_interest(interest, cx).is_pending());
         }
         let mut woken = Vec::new();
-        source.set_ready(Write, false, &mut woken);
+        source.set_ready(Write, Report::default(), &mut woken);
         assert_eq!(woken.len(), 1, "who waits for the report is woken by it");
-        assert!(source.poll_reported(Write, cx).is_ready());
-        assert!(source.poll_reported(Read, cx).is_pending());
+        assert!(source.poll_interest(Interest::WRITABLE, cx).is_ready());
+        assert!(source.poll_interest(Interest::READABLE, cx).is_pending());
         source.close(&mut woken);
-        assert!(source.poll_reported(Read, cx).is_ready(), "the end is told to all");
+        assert!(source.poll_interest(Interest::READABLE, cx).is_ready(), "the end is told to all");
     }
 
     /// tokio 6133, PR 6134, PR 8331: a truncated tick let an old look clear newer readiness.
@@ -299,7 +404,7 @@ mod tests {
         let source = Source::new();
         for events in [1_u32, 2, 255, 256, 65_536, 1 << 20] {
             let seen = source.look(Read);
-            (0..events).for_each(|_| source.set_ready(Read, false, &mut Vec::new()));
+            (0..events).for_each(|_| source.set_ready(Read, Report::default(), &mut Vec::new()));
             source.clear(Read, seen);
             assert!(source.look(Read).is_ready(), "after {events} events");
         }
@@ -311,11 +416,48 @@ mod tests {
         let source = Source::new();
         source.drained(Read, source.look(Read));
         assert!(!source.look(Read).is_ready());
-        source.set_ready(Read, true, &mut Vec::new());
+        source.set_ready(Read, Report { ended: true, ..Report::default() }, &mut Vec::new());
         source.drained(Read, source.look(Read));
         assert!(source.look(Read).is_ready());
         source.clear(Read, source.look(Read));
         assert!(!source.look(Read).is_ready(), "an operation that would block knows");
+    }
+
+    /// A look is what counts, also where it is at several bits.
+    #[test]
+    fn an_interest_clears_what_it_names_and_nothing_newer() {
+        let source = Source::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        let urgent = Report { priority: true, error: true, ..Report::default() };
+        let interest = Interest::PRIORITY | Interest::ERROR;
+        source.set_ready(Read, urgent, &mut Vec::new());
+        let seen = source.look_at(interest);
+        assert_eq!(source.poll_interest(interest, cx), Poll::Ready(Ready::PRIORITY | Ready::ERROR));
+        source.set_ready(Read, urgent, &mut Vec::new());
+        source.clear_interest(interest, seen);
+        assert!(source.poll_interest(interest, cx).is_ready(), "an event came in between");
+        source.clear_interest(interest, source.look_at(interest));
+        assert!(source.poll_interest(interest, cx).is_pending());
+        let readable = source.poll_interest(Interest::READABLE, cx);
+        assert_eq!(readable, Poll::Ready(Ready::READABLE), "nobody has tried to read");
+    }
+
+    /// An operation that would block in a direction that has ended shows that it has not.
+    #[test]
+    fn the_end_of_a_direction_is_forgotten_when_an_operation_refutes_it() {
+        let source = Source::new();
+        let cx = &mut Context::from_waker(Waker::noop());
+        let end = Report { ended: true, ..Report::default() };
+        source.set_ready(Write, end, &mut Vec::new());
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let ended = Ready::WRITABLE | Ready::WRITE_CLOSED;
+        assert_eq!(
+            source.poll_interest(both, cx),
+            Poll::Ready(ended),
+            "of reading nothing is known"
+        );
+        source.clear_interest(both, source.look_at(both));
+        assert!(source.poll_interest(both, cx).is_pending());
     }
 
     #[test]
@@ -341,9 +483,9 @@ mod tests {
             }
         }
         let mut woken = Vec::new();
-        source.set_ready(Write, false, &mut woken);
+        source.set_ready(Write, Report::default(), &mut woken);
         assert!(woken.is_empty(), "they wait to read");
-        source.set_ready(Read, false, &mut woken);
+        source.set_ready(Read, Report::default(), &mut woken);
         assert_eq!(woken.len(), 2);
         assert!(woken[0].will_wake(&first) && woken[1].will_wake(&second));
     }
@@ -372,7 +514,7 @@ mod tests {
             assert!(source.poll_ready(Read, &mut Context::from_waker(waker)).is_pending());
         }
         let mut woken = Vec::new();
-        source.set_ready(Read, false, &mut woken);
+        source.set_ready(Read, Report::default(), &mut woken);
         assert!(wakers.iter().all(|waker| woken.iter().any(|woken| woken.will_wake(waker))));
     }
 

@@ -1,6 +1,6 @@
 //! Waiting by `epoll` itself, on Linux.
 
-use super::Event;
+use super::{Event, Report};
 use crate::reactor::Place;
 use libc::{c_int, c_ulong};
 use polling::{PollMode, Poller};
@@ -236,13 +236,19 @@ impl Events {
         const WRITE: EventFlags = EventFlags::OUT.union(EventFlags::HUP).union(EventFlags::ERR);
         self.0.iter().map(|event| {
             let flags = event.flags;
-            let gone = flags.intersects(EventFlags::HUP.union(EventFlags::ERR));
+            let error = flags.contains(EventFlags::ERR);
+            let read = Report {
+                ended: flags.intersects(EventFlags::HUP.union(EventFlags::RDHUP)),
+                error,
+                priority: flags.contains(EventFlags::PRI),
+            };
+            // A pipe without a reader is reported as an error alone.
+            let write =
+                Report { ended: error || flags.contains(EventFlags::HUP), error, priority: false };
             Event {
                 key: event.data.u64() as usize,
-                readable: flags.intersects(READ),
-                writable: flags.intersects(WRITE),
-                more_to_read: gone || flags.intersects(EventFlags::RDHUP.union(EventFlags::PRI)),
-                more_to_write: gone,
+                read: flags.intersects(READ).then_some(read),
+                write: flags.intersects(WRITE).then_some(write),
             }
         })
     }

@@ -13,13 +13,21 @@ pub(crate) use portable::{Events, REPORTS_ENDS, TWO_MAY_WAIT, Waiter, slack};
 pub(crate) struct Event {
     /// The key with which the descriptor was registered.
     pub(crate) key: usize,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// There is more to read than data (an end, an error, an urgent byte), and no other event tells
-    /// of it.
-    pub(crate) more_to_read: bool,
-    /// As `more_to_read`, for writing.
-    pub(crate) more_to_write: bool,
+    /// What is reported of reading, if anything is.
+    pub(crate) read: Option<Report>,
+    /// What is reported of writing, if anything is.
+    pub(crate) write: Option<Report>,
+}
+
+/// What an event says of a direction, apart from that it is ready. No other event may tell of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Report {
+    /// The peer has ended this direction, or is gone.
+    pub(crate) ended: bool,
+    /// An error is pending.
+    pub(crate) error: bool,
+    /// There is an urgent byte.
+    pub(crate) priority: bool,
 }
 
 #[cfg(all(target_os = "linux", not(feature = "portable")))]

@@ -1,6 +1,6 @@
 //! Waiting by `polling`, on every system that it supports.
 
-use super::Event;
+use super::{Event, Report};
 use crate::reactor::Place;
 use polling::{PollMode, Poller};
 use std::fmt;
@@ -84,12 +84,17 @@ impl Events {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Event> {
-        self.0.iter().map(|event| Event {
-            key: event.key,
-            readable: event.readable,
-            writable: event.writable,
-            more_to_read: false,
-            more_to_write: false,
+        self.0.iter().map(|event| {
+            let (gone, error) = (event.is_interrupt(), event.is_err() == Some(true));
+            let (read, write) = (
+                Report { ended: gone, error, priority: event.is_priority() },
+                Report { ended: gone || error, error, priority: false },
+            );
+            Event {
+                key: event.key,
+                read: event.readable.then_some(read),
+                write: event.writable.then_some(write),
+            }
         })
     }
 }

@@ -25,7 +25,7 @@ impl Wake for Wakes {
 
 /// Polls a task that repeats `operation` for ever once, as an executor with a budget does. Returns
 /// how often it did it.
-fn operations_in_one_poll(mut operation: impl AsyncFnMut()) -> usize {
+pub(crate) fn operations_in_one_poll(mut operation: impl AsyncFnMut()) -> usize {
     let done = Cell::new(0);
     let mut task = pin!(async {
         loop {

@@ -3,6 +3,7 @@
 mod budget;
 mod connect;
 mod descriptors;
+mod interest;
 mod readiness;
 mod second;
 mod split;
