@@ -57,6 +57,7 @@
 //! - `tokio-io`: streams have the traits of `tokio::io` too, see [`net`].
 //! - `hyper`: streams have the traits of `hyper::rt` too; an executor and a timer for hyper, in
 //!   `giveway::hyper`.
+//! - `quinn`: sockets, timers and tasks for quinn's QUIC, in `giveway::quinn`.
 //! - `tracing`: reports of long polls as events.
 //! - `stack-samples`: those reports say where in the program the poll was ([`Builder`]'s
 //!   `sample_stacks`; Linux).
@@ -83,6 +84,8 @@ pub mod metrics;
 mod monitor;
 mod os;
 mod parker;
+#[cfg(feature = "quinn")]
+pub mod quinn;
 mod runtime;
 mod sched;
 mod stopwatch;
