@@ -4,6 +4,9 @@
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
+#[doc = include_str!("../../axum/README.md")]
+mod readme_of_axum {}
+
 #[doc = include_str!("../../budget/README.md")]
 mod readme_of_the_budget {}
 
