@@ -1,7 +1,8 @@
 //! Support for hyper on this runtime, without tokio's.
 //!
 //! Streams of [`net`](crate::net) have hyper's traits and are given to it as they are. [`Timer`] is
-//! for hyper's timeouts, [`Executor`] for what it spawns, which is HTTP/2.
+//! for hyper's timeouts, [`Executor`] for what it spawns, which is HTTP/2. With the feature
+//! `hyper-client`, `Connector` is for the pooled client of `hyper-util`.
 //!
 //! # Examples
 //!
@@ -55,6 +56,8 @@
 //! }
 //! ```
 
+#[cfg(feature = "hyper-client")]
+pub use crate::hyper_client::Connector;
 pub use giveway_io::hyper::Timer;
 
 use crate::Handle;

@@ -57,6 +57,7 @@
 //! - `tokio-io`: streams have the traits of `tokio::io` too, see [`net`].
 //! - `hyper`: streams have the traits of `hyper::rt` too; an executor and a timer for hyper, in
 //!   `giveway::hyper`.
+//! - `hyper-client`: a connector for the pooled client of `hyper-util`, in `giveway::hyper`.
 //! - `quinn`: sockets, timers and tasks for quinn's QUIC, in `giveway::quinn`.
 //! - `tracing`: reports of long polls as events.
 //! - `stack-samples`: those reports say where in the program the poll was ([`Builder`]'s
@@ -78,6 +79,8 @@ pub mod fs;
 mod handoff;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+#[cfg(feature = "hyper-client")]
+mod hyper_client;
 pub mod io;
 mod lowered;
 pub mod metrics;

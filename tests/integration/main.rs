@@ -35,6 +35,7 @@ mod io_elsewhere;
 mod io_end;
 mod io_faults;
 mod io_hyper;
+mod io_hyper_client;
 mod io_quinn;
 mod io_readiness;
 mod io_scale;

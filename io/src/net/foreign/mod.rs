@@ -84,6 +84,8 @@ macro_rules! writes_as_futures {
     };
 }
 
+#[cfg(feature = "hyper-client")]
+mod client;
 #[cfg(feature = "hyper")]
 mod hyper;
 #[cfg(feature = "tokio-io")]
