@@ -1,21 +1,26 @@
 //! A small web server: a page, a job in the background, a WebSocket, and an orderly end.
 //!
-//! Run it and look at <http://127.0.0.1:3000/>:
+//! Without an argument it serves itself a page, and ends:
 //!
 //! ```sh
 //! cargo run -p giveway-axum --features ws --example web
 //! ```
 //!
-//! With an argument it serves for that many seconds.
+//! With an address it keeps serving, for a browser:
+//!
+//! ```sh
+//! cargo run -p giveway-axum --features ws --example web -- 127.0.0.1:3000
+//! ```
 
 use axum::extract::ConnectInfo;
 use axum::response::{Html, Response};
 use axum::{Router, routing::any, routing::get};
-use futures::{FutureExt, SinkExt, StreamExt, select};
-use giveway::net::TcpListener;
+use futures::{AsyncReadExt, AsyncWriteExt, FutureExt, SinkExt, StreamExt, select};
+use giveway::net::{TcpListener, TcpStream};
 use giveway::time::{Duration, sleep};
 use giveway_axum::ws::{WebSocket, WebSocketUpgrade};
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 
 const PAGE: &str = r#"<!doctype html><title>Giveway</title>
@@ -70,19 +75,39 @@ async fn echo(mut socket: WebSocket, draining: impl Future<Output = ()> + Unpin)
     }
 }
 
+/// Asks for a page as a browser does, and returns the last line of the answer.
+async fn visit(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer.lines().last().unwrap_or_default().to_owned())
+}
+
 #[giveway::main]
-async fn main() -> std::io::Result<()> {
-    let seconds = std::env::args().nth(1).and_then(|seconds| seconds.parse().ok());
-    let port = if seconds.is_some() { 0 } else { 3000 };
+async fn main() -> io::Result<()> {
     let router = Router::new()
         .route("/", get(async || Html(PAGE)))
         .route("/sum", get(sum))
         .route("/who", get(who))
         .route("/echo", any(upgrade));
-    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-    println!("http://{}/", listener.local_addr()?);
-    // A server on the internet waits for a signal here, by the crate `async-signal`.
-    let end = sleep(seconds.map_or(Duration::MAX, Duration::from_secs));
+    let wanted = std::env::args().nth(1);
+    let listener = TcpListener::bind(wanted.as_deref().unwrap_or("127.0.0.1:0")).await?;
+    let address = listener.local_addr()?;
+    println!("http://{address}/");
+    let end = async move {
+        if wanted.is_some() {
+            // A server on the internet waits for a signal here, by the crate `async-signal`.
+            sleep(Duration::MAX).await;
+        }
+        for path in ["/who", "/sum"] {
+            match visit(address, path).await {
+                Ok(answer) => println!("{path}: {answer}"),
+                Err(error) => println!("{path}: {error}"),
+            }
+        }
+    };
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let report = giveway_axum::serve(listener, service)
         .with_graceful_shutdown(end)

@@ -41,9 +41,11 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// `into_make_service_with_connect_info` returns. Await the result to serve; it ends only after
 /// [`with_graceful_shutdown`](Serve::with_graceful_shutdown).
 ///
-/// Each connection is served in a task of its own, which [`giveway::spawn`] spawns. A client has 30
-/// seconds to send the head of a request; [`configure`](Serve::configure) changes that and the rest
-/// of hyper's settings. After an error of the listener it pauses for 50 ms, and goes on.
+/// Each connection is served in a task of its own, which [`giveway::spawn`] spawns. A client of
+/// HTTP/1 has 30 seconds to send the head of its first request, and of each next one: after that its
+/// connection is closed. [`configure`](Serve::configure) changes that and the rest of hyper's
+/// settings. After an error of the listener, such as that there are no file descriptors, it pauses
+/// for 50 ms and goes on.
 ///
 /// See the [crate](crate) for an example.
 ///

@@ -85,7 +85,7 @@ pub(crate) fn test(sh: &Shell, args: &[String]) -> Result<()> {
             std::env::join_paths([installed].into_iter().chain(std::env::split_paths(&path)))?;
         sh.set_var("PATH", path);
     }
-    cmd!(sh, "cargo nextest run --release -p giveway -p giveway-io -p giveway-tests {args...}")
+    cmd!(sh, "cargo nextest run --release -p giveway -p giveway-axum -p giveway-io -p giveway-tests {args...}")
         .run()?;
     Ok(())
 }
@@ -157,13 +157,17 @@ fn has_toolchain(sh: &Shell, name: &str) -> bool {
 /// Every example runs, and ends by itself.
 fn examples(sh: &Shell) -> Result<()> {
     cmd!(sh, "cargo build --workspace --benches --examples").run()?;
-    let targets = workspace::packages().iter().flat_map(|package| &package.targets);
-    let examples: Vec<_> =
-        targets.filter(|target| target.is_example()).map(|target| &target.name).collect();
-    ensure!(!examples.is_empty(), "no package has an example");
-    for example in examples {
-        cmd!(sh, "timeout 60 cargo run -q --example {example}").stdin("").run()?;
+    let mut found = false;
+    for package in workspace::packages() {
+        for example in package.targets.iter().filter(|target| target.is_example()) {
+            found = true;
+            let (package, name) = (&package.name, &example.name);
+            let features = example.required_features.join(",");
+            let run = ["-p", package.as_str(), "--features", &features, "--example", name];
+            cmd!(sh, "timeout 60 cargo run -q {run...}").stdin("").run()?;
+        }
     }
+    ensure!(found, "no package has an example");
     Ok(())
 }
 

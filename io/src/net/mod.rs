@@ -8,8 +8,8 @@
 //! - A Unix address is std's.
 //!
 //! Every operation that makes progress spends one unit of the task's [budget](giveway_budget), and
-//! so does waiting with `readable` or `writable`. The `try_` methods spend nothing, since they have
-//! no task to wake.
+//! so does waiting with `ready`, `readable` or `writable`. The `try_` methods spend nothing, since they
+//! have no task to wake.
 //!
 //! Readiness is kept until an operation finds that it is over. It is kept over a short read, and
 //! over an error: an operation that failed for want of descriptors succeeds when there are some
