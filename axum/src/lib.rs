@@ -1,7 +1,7 @@
 //! Serves axum's routers on the [Giveway](giveway) runtime, without tokio's.
 //!
-//! [`serve`] takes what `axum::serve` takes. It ends when told to, waits for the requests under way,
-//! and [reports](Report) what became of the connections. HTTP/1 and HTTP/2 are told apart by what
+//! [`serve`] takes what `axum::serve` takes. It ends when told to, waits for requests under way, and
+//! [reports](Report) what became of the connections. HTTP/1 and HTTP/2 are told apart by what
 //! the client sends, or by ALPN where there is TLS.
 //!
 //! # Examples
@@ -34,7 +34,8 @@
 //!
 //! # What of axum needs tokio
 //!
-//! `axum::serve`, its feature `ws`, and `Sse::keep_alive`, whose clock is tokio's. The rest does not.
+//! `axum::serve`, its feature `ws`, and `Sse::keep_alive`, whose clock is tokio's. The rest does
+//! not.
 
 mod listener;
 mod report;

@@ -37,13 +37,13 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Serves a router, or another of axum's services, on the connections of a listener.
 ///
-/// The listener is one of [`giveway::net`]. The service may be a `Router`, a `MethodRouter`, or what
+/// The listener is one of [`giveway::net`]. The service is a `Router`, a `MethodRouter`, or what
 /// `into_make_service_with_connect_info` returns. Await the result to serve; it ends only after
 /// [`with_graceful_shutdown`](Serve::with_graceful_shutdown).
 ///
 /// Each connection is served in a task of its own, which [`giveway::spawn`] spawns. A client of
-/// HTTP/1 has 30 seconds to send the head of its first request, and of each next one: after that its
-/// connection is closed. [`configure`](Serve::configure) changes that and the rest of hyper's
+/// HTTP/1 has 30 seconds to send the head of its first request, and of each next one: after that
+/// its connection is closed. [`configure`](Serve::configure) changes that and the rest of hyper's
 /// settings. After an error of the listener, such as that there are no file descriptors, it pauses
 /// for 50 ms and goes on.
 ///

@@ -146,7 +146,8 @@ impl WebSocketUpgrade {
         }
     }
 
-    /// Returns the response that makes the connection a WebSocket, and spawns a task that serves it.
+    /// Returns the response that makes the connection a WebSocket, and spawns a task that serves
+    /// it.
     ///
     /// A graceful shutdown waits for the task, as for a request. At the end of the grace period it
     /// is dropped. If the client goes away before the connection is a WebSocket, `handler` is not

@@ -40,7 +40,8 @@ use tower_service::Service;
 /// #         Ok::<_, std::convert::Infallible>(Response::new("hello".to_owned()))
 /// #     };
 /// #     let (stream, _) = listener.accept().await.unwrap();
-/// #     hyper::server::conn::http1::Builder::new().serve_connection(stream, service_fn(greet)).await
+/// #     let http = hyper::server::conn::http1::Builder::new();
+/// #     http.serve_connection(stream, service_fn(greet)).await
 /// # });
 /// let client = Client::builder(Executor)
 ///     .pool_timer(Timer) // ends connections that were idle for long
@@ -93,8 +94,8 @@ impl Connector {
         self.connect_timeout = timeout;
     }
 
-    /// Sets whether URIs of other schemes than `http` are refused, which is the default. A connector
-    /// for TLS that wraps this one passes on URIs with `https`.
+    /// Sets whether URIs of other schemes than `http` are refused, which is the default. A
+    /// connector for TLS that wraps this one passes on URIs with `https`.
     ///
     /// # Examples
     ///
@@ -115,7 +116,7 @@ impl Connector {
             Some(_) if !self.http_only => 80,
             Some(_) => {
                 return Err(invalid(
-                    "the scheme is not http; wrap the connector for TLS, and call `enforce_http(false)`",
+                    "the scheme is not http; for TLS, wrap the connector and `enforce_http(false)`",
                 ));
             }
             None => return Err(invalid("the URI has no scheme; write http:// in front of it")),

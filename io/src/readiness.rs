@@ -22,11 +22,11 @@ use std::task::{Context, Poll, ready};
 ///   call by itself, and then waits, finds the old report, and spins.
 /// - All tasks that wait in one direction are woken by a report.
 impl<T: AsFd> Async<T> {
-    /// Waits until one of the kinds of readiness in `interest` is reported. Returns all of them that
-    /// are reported.
+    /// Waits until one of the kinds of readiness in `interest` is reported. Returns all of them
+    /// that are reported.
     ///
-    /// Spends one operation of the [budget](giveway_budget): a loop over a descriptor that is always
-    /// ready returns to its executor now and then.
+    /// Spends one operation of the [budget](giveway_budget): a loop over a descriptor that is
+    /// always ready returns to its executor now and then.
     ///
     /// # Errors
     ///

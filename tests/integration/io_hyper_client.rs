@@ -26,7 +26,7 @@ struct Connections {
     open: AtomicUsize,
 }
 
-/// Starts a server that answers with the path. A request for `/close` is the last of its connection.
+/// Starts a server that answers with the path. A request for `/close` is its connection's last.
 async fn serve() -> (String, Arc<Connections>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
