@@ -78,6 +78,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::task::Waker;
 
 /// An executor that can say whether work waits.
 ///
@@ -114,6 +115,51 @@ pub trait Host {
     ///
     /// See the [module's page](self) for an example.
     fn take_back(&self, ticket: Ticket) -> bool;
+
+    /// Wakes the task that gives way.
+    ///
+    /// Called by a yield point that is about to be pending, with the ticket that it got from
+    /// [`give_way`](Self::give_way) and the waker of its task. By default the task is woken at
+    /// once: an executor that polls its own tasks knows of the request, and queues the task where
+    /// it belongs. A host whose tasks another executor polls may keep the waker, and wake it when
+    /// the task is to go on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use giveway_yield::host::{Host, Signs, Ticket};
+    /// use std::cell::RefCell;
+    /// use std::task::Waker;
+    ///
+    /// /// Answers yield points on a thread of another executor.
+    /// struct Guest<H> {
+    ///     decides: H,
+    ///     // Woken when nothing else is to run.
+    ///     waiting: RefCell<Vec<Waker>>,
+    /// }
+    ///
+    /// impl<H: Host> Host for Guest<H> {
+    ///     fn signs(&self) -> Signs<'_> {
+    ///         self.decides.signs()
+    ///     }
+    ///     fn work_waits(&self) -> bool {
+    ///         self.decides.work_waits()
+    ///     }
+    ///     fn give_way(&self) -> Option<Ticket> {
+    ///         self.decides.give_way()
+    ///     }
+    ///     fn take_back(&self, ticket: Ticket) -> bool {
+    ///         self.decides.take_back(ticket)
+    ///     }
+    ///     fn wake(&self, _ticket: Ticket, waker: &Waker) {
+    ///         self.waiting.borrow_mut().push(waker.clone());
+    ///     }
+    /// }
+    /// ```
+    fn wake(&self, ticket: Ticket, waker: &Waker) {
+        let _ = ticket;
+        waker.wake_by_ref();
+    }
 
     /// Returns the admission of paced work here, the time, and how long the running task has run.
     ///
@@ -330,6 +376,59 @@ pub fn with_host<R>(host: &dyn Host, f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Makes `host` answer the yield points of this thread from now on, to its end.
+///
+/// For a thread whose loop belongs to another executor, so that [`with_host`] cannot be wrapped
+/// around it. A `with_host` further up the stack ends this when it returns, and one that is called
+/// later answers while it runs.
+///
+/// # Examples
+///
+/// ```
+/// use giveway_yield::host::{Host, Signs, Ticket, set_host};
+/// use std::num::NonZeroU64;
+/// use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, AtomicUsize};
+///
+/// /// Work always waits.
+/// struct Strict;
+///
+/// static IDLE: AtomicIsize = AtomicIsize::new(0);
+/// static QUEUED: AtomicUsize = AtomicUsize::new(1);
+/// static ASKED: AtomicBool = AtomicBool::new(true);
+/// static COUNTDOWN: AtomicU32 = AtomicU32::new(0);
+///
+/// impl Host for Strict {
+///     fn signs(&self) -> Signs<'_> {
+///         Signs { idle: &IDLE, asked: &ASKED, queued: [&QUEUED; 2], countdown: &COUNTDOWN }
+///     }
+///     fn work_waits(&self) -> bool {
+///         true
+///     }
+///     fn give_way(&self) -> Option<Ticket> {
+///         Some(Ticket::new(NonZeroU64::MIN))
+///     }
+///     fn take_back(&self, _: Ticket) -> bool {
+///         false
+///     }
+/// }
+///
+/// std::thread::spawn(|| {
+///     assert!(!giveway_yield::should_yield(), "there is no host to ask");
+///     set_host(&Strict);
+///     assert!(giveway_yield::should_yield());
+/// })
+/// .join()
+/// .unwrap();
+/// ```
+pub fn set_host(host: &'static dyn Host) {
+    let signs = host.signs();
+    SEAT.with(|seat| {
+        seat.renew(signs);
+        seat.host.set(Some(host));
+        seat.new_poll.set(false);
+    });
+}
+
 /// Asks the host of this thread for its [signs](Signs) again, because other words are valid from
 /// now on.
 ///
@@ -416,6 +515,14 @@ pub(crate) fn ask() -> Option<Ticket> {
 pub fn ask_once() {
     static NOBODY: AtomicIsize = AtomicIsize::new(0);
     SEAT.with(|seat| seat.idle.set(&NOBODY));
+}
+
+/// Has the host that gave the ticket wake the task.
+pub(crate) fn wake(ticket: Ticket, waker: &Waker) {
+    match host() {
+        Some(host) => host.wake(ticket, waker),
+        None => waker.wake_by_ref(),
+    }
 }
 
 /// Gives the ticket back to the host. Returns false if there is no host.

@@ -128,8 +128,9 @@ impl YieldNowIfBusy {
     }
 
     fn wait(&mut self, waiting: Waiting, cx: &Context<'_>) -> Poll<()> {
+        let ticket = waiting.ticket;
         self.waiting = Some(waiting);
-        cx.waker().wake_by_ref();
+        host::wake(ticket, cx.waker());
         Poll::Pending
     }
 
