@@ -55,6 +55,7 @@
 //!
 //! - `macros`, on by default: `#[giveway::main]` and `#[giveway::test]`.
 //! - `tokio-io`: streams have the traits of `tokio::io` too, see [`net`].
+//! - `tokio`: a tokio runtime beside this one, for libraries that need one ([`Builder`]'s `tokio`).
 //! - `hyper`: streams have the traits of `hyper::rt` too; an executor and a timer for hyper, in
 //!   `giveway::hyper`.
 //! - `hyper-client`: a connector for the pooled client of `hyper-util`, in `giveway::hyper`.

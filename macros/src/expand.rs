@@ -74,7 +74,7 @@ fn wrap(kind: Kind, options: Options, function: Function) -> TokenStream {
 /// Makes the call of the inner function: `::giveway::entry::main().workers(4).run(main)`. The path
 /// stands there once, so that a wrong path is one error.
 fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
-    let Options { workers, timeout, detect_deadlock, giveway } = options;
+    let Options { workers, timeout, detect_deadlock, tokio, giveway } = options;
     let mut tokens = giveway;
     match kind {
         Kind::Main => tokens.extend(lex("::entry::main()")),
@@ -94,6 +94,7 @@ fn run(kind: Kind, options: Options, name: &str) -> TokenStream {
     };
     set("workers", workers);
     set("detect_deadlock", detect_deadlock);
+    set("tokio", tokio);
     set("timeout_in_ms", timeout.map(|milliseconds| Literal::u64_suffixed(milliseconds).into()));
     tokens.extend(lex(&format!(".run({name})")));
     tokens

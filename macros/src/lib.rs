@@ -66,6 +66,8 @@ use proc_macro::TokenStream;
 /// - `flavor = "current_thread"`: the same as `workers = 1`. Unlike tokio's, tasks run on the
 ///   thread of the one worker and not on the calling thread, and have to be `Send`; for others
 ///   there is `giveway::spawn_pinned`. `flavor = "multi_thread"` changes nothing.
+/// - `tokio`, or `tokio = true`: a tokio runtime runs beside it, for libraries that need one. Needs
+///   the feature `tokio` of `giveway`; see `Builder::tokio` there.
 /// - `crate = "path"`: the path of `giveway`, if it has another name:
 ///   `crate = "my_prelude::giveway"`.
 ///
@@ -99,6 +101,15 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
+/// With the feature `tokio` of `giveway`:
+///
+/// ```
+/// #[giveway::main(tokio)]
+/// async fn main() {
+///     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+/// }
+/// ```
+///
 /// ```compile_fail
 /// #[giveway::main]
 /// fn main() {} // not async
@@ -123,7 +134,7 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Options
 ///
-/// Those of `giveway::main`. Without them `workers` is 2, whatever `GIVEWAY_WORKERS` says. There
+/// Those of `giveway::main`, `tokio` included. Without them `workers` is 2, whatever `GIVEWAY_WORKERS` says. There
 /// are two more:
 ///
 /// - `timeout = "30s"`: the test fails if its future still waits then, and says what each of its

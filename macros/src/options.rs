@@ -12,6 +12,8 @@ pub(crate) struct Options {
     pub(crate) timeout: Option<u64>,
     /// `true` or `false`, as it was written.
     pub(crate) detect_deadlock: Option<TokenTree>,
+    /// `true` or `false`, as it was written. `true` at the place of the name if that stands alone.
+    pub(crate) tokio: Option<TokenTree>,
     /// The path of the crate `giveway`.
     pub(crate) giveway: TokenStream,
 }
@@ -19,8 +21,13 @@ pub(crate) struct Options {
 impl Options {
     /// Reads the options. A wrong option is left out, so that the function is checked all the same.
     pub(crate) fn parse(kind: Kind, tokens: TokenStream) -> (Self, Vec<Error>) {
-        let options =
-            Self { workers: None, timeout: None, detect_deadlock: None, giveway: lex("::giveway") };
+        let options = Self {
+            workers: None,
+            timeout: None,
+            detect_deadlock: None,
+            tokio: None,
+            giveway: lex("::giveway"),
+        };
         let mut reader = Reader { options, seen: Vec::new(), errors: Vec::new() };
         let tokens = flatten(tokens);
         let mut options = tokens.split(|token| is_punct(token, ',')).peekable();
@@ -50,6 +57,13 @@ struct Reader {
 impl Reader {
     /// Reads one option.
     fn option(&mut self, kind: Kind, tokens: &[TokenTree]) -> Result<(), Error> {
+        if let [TokenTree::Ident(name)] = tokens
+            && name.to_string() == "tokio"
+        {
+            self.first_time("tokio", name)?;
+            self.options.tokio = Some(Ident::new("true", name.span()).into());
+            return Ok(());
+        }
         let [TokenTree::Ident(name), equals, value @ ..] = tokens else {
             return Err(Error::over(tokens, EXPECTED));
         };
@@ -98,14 +112,20 @@ impl Reader {
             }
             "detect_deadlock" if kind == Kind::Test => {
                 self.first_time("detect_deadlock", name)?;
-                match value {
-                    [TokenTree::Ident(value)]
-                        if ["true", "false"].contains(&value.to_string().as_str()) =>
-                    {
-                        self.options.detect_deadlock = Some(value.clone().into());
-                    }
-                    _ => return Err(Error::over(place, "`detect_deadlock` is `true` or `false`")),
-                }
+                let Some(value) = true_or_false(value) else {
+                    return Err(Error::over(place, "`detect_deadlock` is `true` or `false`"));
+                };
+                self.options.detect_deadlock = Some(value);
+            }
+            "tokio" => {
+                self.first_time("tokio", name)?;
+                let Some(value) = true_or_false(value) else {
+                    return Err(Error::over(
+                        place,
+                        "`tokio` is `true` or `false`; `tokio` alone is `tokio = true`",
+                    ));
+                };
+                self.options.tokio = Some(value);
             }
             "crate" => {
                 self.first_time("crate", name)?;
@@ -125,7 +145,7 @@ impl Reader {
                 let kind = kind.name();
                 let message = format!(
                     "`giveway::{kind}` has no option `{unknown}`; there are {of_tests}`workers` \
-                     (or `worker_threads`), `flavor` and `crate`"
+                     (or `worker_threads`), `flavor`, `tokio` and `crate`"
                 );
                 return Err(Error::at(name.span(), message));
             }
@@ -151,6 +171,16 @@ impl Reader {
 
 fn not_a_number(name: &Ident) -> String {
     format!("`{name}` is a whole number from 1, such as `{name} = 4`")
+}
+
+/// Returns the value, if it is one of the two words.
+fn true_or_false(value: &[TokenTree]) -> Option<TokenTree> {
+    match value {
+        [TokenTree::Ident(word)] if ["true", "false"].contains(&word.to_string().as_str()) => {
+            Some(word.clone().into())
+        }
+        _ => None,
+    }
 }
 
 /// Returns whether the token is a literal that fits a `usize` and is at least 1.

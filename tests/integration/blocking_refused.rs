@@ -13,22 +13,27 @@ use std::time::Duration;
 
 /// The stack size of threads that do not fit into what is left of the address space. The OS refuses
 /// them even to a user for whom no limit of processes holds.
-const HUGE: usize = 512 << 20;
+pub(crate) const HUGE: usize = 512 << 20;
 
 /// Limits the address space of this process to what it has and half of a stack. Call this in a
 /// process of its own only.
-fn refuse_huge_stacks() {
+pub(crate) fn refuse_huge_stacks() {
+    limit_address_space(HUGE as u64 / 2);
+}
+
+/// Limits the address space of this process to what it has and `room` more. Call this in a process
+/// of its own only.
+pub(crate) fn limit_address_space(room: u64) {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
     // SAFETY: `sysconf` takes a number only, and returns a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.cast_unsigned();
-    let limit =
-        libc::rlimit { rlim_cur: pages * page + HUGE as u64 / 2, rlim_max: libc::RLIM_INFINITY };
+    let limit = libc::rlimit { rlim_cur: pages * page + room, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `setrlimit` only reads `limit`, which is initialized and outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-fn allow_huge_stacks() {
+pub(crate) fn allow_huge_stacks() {
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `setrlimit` only reads `limit`, which is initialized and outlives the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);

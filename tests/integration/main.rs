@@ -71,4 +71,6 @@ mod spec;
 mod teardown;
 #[cfg(target_os = "linux")]
 mod timer_slack;
+mod tokio_feature;
+mod tokio_feature_end;
 mod wake;

@@ -58,6 +58,9 @@ mod porting {}
 #[doc = include_str!("../../docs/quick_start.md")]
 mod quick_start {}
 
+#[doc = include_str!("../../docs/tokio.md")]
+mod tokio {}
+
 #[doc = include_str!("../../docs/tuning.md")]
 mod tuning {}
 

@@ -19,6 +19,20 @@ impl Main {
         Self(self.0.workers(workers))
     }
 
+    /// Sets whether a tokio runtime runs beside it.
+    #[cfg(feature = "tokio")]
+    #[must_use]
+    pub fn tokio(self, on: bool) -> Self {
+        Self(self.0.tokio(on))
+    }
+
+    /// Does not compile, and says why.
+    #[cfg(not(feature = "tokio"))]
+    #[must_use]
+    pub fn tokio<On: super::FeatureTokio>(self, _on: On) -> Self {
+        self
+    }
+
     /// Runs the function on a runtime of its own. As long as the function runs, this runtime serves
     /// threads that are in no other.
     ///

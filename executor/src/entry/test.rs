@@ -52,6 +52,20 @@ impl Test {
         Self { builder: self.builder.detect_deadlock(detect), ..self }
     }
 
+    /// Sets whether a tokio runtime runs beside it.
+    #[cfg(feature = "tokio")]
+    #[must_use]
+    pub fn tokio(self, on: bool) -> Self {
+        Self { builder: self.builder.tokio(on), ..self }
+    }
+
+    /// Does not compile, and says why.
+    #[cfg(not(feature = "tokio"))]
+    #[must_use]
+    pub fn tokio<On: super::FeatureTokio>(self, _on: On) -> Self {
+        self
+    }
+
     /// Makes the test fail if it has not ended by then.
     #[must_use]
     pub fn timeout_in_ms(self, milliseconds: u64) -> Self {

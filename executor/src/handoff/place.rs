@@ -1,7 +1,7 @@
 //! Blocking inside of a task.
 
 use crate::handoff::CALLS;
-use crate::runtime::context;
+use crate::runtime::{context, tokio};
 use std::panic::Location;
 
 /// Runs a function that blocks, or computes for long, in the task that calls it.
@@ -55,7 +55,7 @@ where
     let location = Location::caller();
     context::with_worker(|worker| match worker {
         Some(worker) if worker.may_lend() => worker.lend(Some(CALLS.at(location)), f),
-        _ => f(),
+        _ => tokio::in_place(f),
     })
 }
 
@@ -69,7 +69,7 @@ where
 #[track_caller]
 pub(crate) fn on_any_thread<R>(f: impl FnOnce() -> R) -> R {
     context::with_worker(|worker| match worker {
-        None => f(),
+        None => tokio::in_place(f),
         Some(worker) if worker.may_lend() => worker.lend(None, f),
         Some(_) => panic!(
             "`block_on` was called on a worker thread of a Giveway runtime outside of a task: in \

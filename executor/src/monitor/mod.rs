@@ -280,6 +280,8 @@ fn serve_the_last(shared: &Arc<Shared>) {
             parker.take_token();
         }
     }
+    // Before the jobs are gone: they may wait for something that a task of tokio's keeps.
+    shared.tokio.end();
     while !shared.pools().iter().all(|pool| pool.is_drained()) {
         // The runtime is terminated, but the jobs that were accepted still run.
         if jobs_wait() {
@@ -289,6 +291,7 @@ fn serve_the_last(shared: &Arc<Shared>) {
             parker.park();
         }
     }
+    shared.tokio.join();
 }
 
 /// Looks after the workers until the gate closes.

@@ -1,5 +1,7 @@
 //! The settings of a runtime, and its start.
 
+#[cfg(feature = "tokio")]
+use super::tokio;
 use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
 use crate::blocking::{Kind, PoolConfig};
 use crate::elastic::{self, Elastic};
@@ -51,6 +53,8 @@ pub struct Builder {
     blocking_keep_alive: Duration,
     detect_deadlock: bool,
     elastic: elastic::Settings,
+    #[cfg(feature = "tokio")]
+    tokio: bool,
     hooks: Hooks,
 }
 
@@ -75,6 +79,8 @@ impl Builder {
             blocking_keep_alive: Duration::from_millis(500),
             detect_deadlock: false,
             elastic: elastic::Settings::new(),
+            #[cfg(feature = "tokio")]
+            tokio: false,
             hooks: Hooks::default(),
         }
     }
@@ -491,6 +497,71 @@ impl Builder {
         self
     }
 
+    /// Sets whether a tokio runtime runs beside this one, for libraries that need tokio's clock,
+    /// sockets or `tokio::spawn`: axum's server, reqwest, tonic's server, sqlx with
+    /// `runtime-tokio`. By default none does.
+    ///
+    /// Its context is there in every task, in every blocking job, and in
+    /// [`block_on`](Runtime::block_on). One thread of its own drives its timers and sockets, and
+    /// polls what `tokio::spawn` is given. In that code this runtime is the current one:
+    /// [`spawn`](crate::spawn) and [`spawn_background`](crate::spawn_background) reach it, and
+    /// [`yield_now_if_busy`](crate::yield_now_if_busy) gives way to its tasks.
+    ///
+    /// [`thread_name`](Self::thread_name), [`stack_size`](Self::stack_size),
+    /// [`max_blocking_threads`](Self::max_blocking_threads),
+    /// [`blocking_keep_alive`](Self::blocking_keep_alive) and the thread hooks hold for tokio's
+    /// threads as well.
+    ///
+    /// # Shutdown
+    ///
+    /// When the runtime is shut down, its own tasks are dropped first, so that their destructors
+    /// can use tokio. Then tokio is shut down: what it has spawned is dropped. Blocking jobs of both
+    /// run to their end meanwhile; as with tokio alone, a job that uses tokio's clock or sockets
+    /// finds them shut down.
+    ///
+    /// A drop of the runtime waits for both. [`shutdown_timeout`](Runtime::shutdown_timeout) counts
+    /// threads of tokio's that are stuck. If a task of this runtime is stuck when the time is over,
+    /// tokio is shut down all the same. After
+    /// [`shutdown_background`](Runtime::shutdown_background) tokio is shut down when the last task
+    /// is gone.
+    ///
+    /// # Not guaranteed
+    ///
+    /// - That what tokio polls has a priority: it runs on tokio's thread whatever the workers do,
+    ///   and what it spawns here is foreground unless it says otherwise. A request handler with work
+    ///   to do should [`spawn`](crate::spawn) it.
+    /// - That a task of tokio's that does not return from its poll is
+    ///   [reported](Self::on_long_poll), or that other tasks of tokio's go on meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`build`](Self::build) returns an error if tokio cannot be started, or if
+    /// [`detect_deadlock`](Self::detect_deadlock) is set too, because a task may wait for something
+    /// that only tokio knows.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = giveway::Builder::new().tokio(true).build()?;
+    /// let served = runtime.block_on(async {
+    ///     // A library that spawns by itself, and sleeps by tokio's clock:
+    ///     let library = tokio::spawn(async {
+    ///         tokio::time::sleep(Duration::from_millis(1)).await;
+    ///         giveway::spawn(async { "served" }).await.unwrap()
+    ///     });
+    ///     library.await.unwrap()
+    /// });
+    /// assert_eq!(served, "served");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg(feature = "tokio")]
+    pub fn tokio(mut self, on: bool) -> Self {
+        self.tokio = on;
+        self
+    }
+
     /// Starts the runtime's threads.
     ///
     /// # Errors
@@ -500,10 +571,11 @@ impl Builder {
     /// - the number of workers, given here or by `GIVEWAY_WORKERS`, is not between one and
     ///   [`MAX_WORKERS`];
     /// - there may be no blocking thread;
-    /// - the elastic settings make no sense; or
-    /// - the thread name holds a NUL byte.
+    /// - the elastic settings make no sense;
+    /// - the thread name holds a NUL byte; or
+    /// - the detection of deadlocks and a tokio (feature `tokio`) are both asked for.
     ///
-    /// Otherwise the error of the OS when it refuses a thread. The threads that were started before
+    /// Otherwise the error of the OS when it refuses a thread, or a descriptor for tokio. The threads that were started before
     /// have ended by then.
     ///
     /// # Examples
@@ -539,6 +611,8 @@ impl Builder {
         shared.preempts_background = self.preempt_background;
         shared.elastic = Elastic::new(self.elastic);
         let shared = Arc::new(shared);
+        #[cfg(feature = "tokio")]
+        self.start_tokio(&shared)?;
         let mut threads = Vec::with_capacity(workers + 1);
         for core in 0..workers {
             match self.start_worker(shared.clone(), core) {
@@ -575,6 +649,29 @@ impl Builder {
         self.thread(name).spawn(move || monitor::run(&shared))
     }
 
+    #[cfg(feature = "tokio")]
+    fn start_tokio(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        if !self.tokio {
+            return Ok(());
+        }
+        if self.detect_deadlock {
+            return Err(invalid(
+                "`detect_deadlock` and `tokio` exclude each other: any task may wait for tokio, \
+                 which only tokio knows"
+                    .into(),
+            ));
+        }
+        tokio::start(
+            shared,
+            &tokio::Common {
+                thread_name: &self.thread_name,
+                stack_size: self.stack_size,
+                max_blocking_threads: self.max_blocking_threads,
+                blocking_keep_alive: self.blocking_keep_alive,
+            },
+        )
+    }
+
     fn thread(&self, name: String) -> thread::Builder {
         let thread = thread::Builder::new().name(name);
         match self.stack_size {
@@ -593,6 +690,7 @@ fn give_up(
     let (started_now, wanted) = (started.len(), shared.workers() + 1);
     // Before `and_join`, which would wait for these cores too.
     shared.gate.never_started(started_now.min(shared.workers())..shared.workers());
+    shared.tokio.never_used();
     super::shutdown::and_join(shared, started);
     // None of the started workers may have been the last; see `shutdown.md`.
     super::shutdown::without_workers(shared);
@@ -651,7 +749,8 @@ impl Default for Builder {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
+        let mut builder = f.debug_struct("Builder");
+        builder
             .field("workers", &self.workers)
             .field("thread_name", &self.thread_name)
             .field("stack_size", &self.stack_size)
@@ -662,7 +761,9 @@ impl fmt::Debug for Builder {
             .field("blocking_keep_alive", &self.blocking_keep_alive)
             .field("detect_deadlock", &self.detect_deadlock)
             .field("elastic", &self.elastic)
-            .field("hooks", &self.hooks)
-            .finish()
+            .field("hooks", &self.hooks);
+        #[cfg(feature = "tokio")]
+        builder.field("tokio", &self.tokio);
+        builder.finish()
     }
 }

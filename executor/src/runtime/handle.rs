@@ -196,6 +196,7 @@ impl Handle {
         let place = Location::caller();
         on_any_thread(|| {
             let _inside = self.enter();
+            let _tokio = self.shared.tokio.enter();
             block_on::block_on(&self.shared, place, future)
         })
     }

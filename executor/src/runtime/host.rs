@@ -130,7 +130,8 @@ impl Worker {
 }
 
 /// Makes a ticket with this number. Numbers of workers have the highest bit set, those of lowered
-/// polls the second, those of `block_on` neither.
+/// polls the second, those of tokio's threads the second and the third, those of `block_on` none of
+/// them.
 pub(crate) fn ticket(number: u64) -> Ticket {
     Ticket::new(NonZeroU64::new(number).expect("a ticket has a bit set"))
 }

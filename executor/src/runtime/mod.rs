@@ -11,6 +11,11 @@ pub(crate) mod host;
 mod report;
 mod shared;
 mod shutdown;
+#[cfg(feature = "tokio")]
+pub(crate) mod tokio;
+#[cfg(not(feature = "tokio"))]
+#[path = "no_tokio.rs"]
+pub(crate) mod tokio;
 mod waiting;
 
 pub use builder::{Builder, MAX_WORKERS};

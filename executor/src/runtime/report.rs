@@ -47,12 +47,14 @@ const MOST: usize = 100;
 #[must_use = "the report says whether the shutdown came to its end"]
 pub struct ShutdownReport {
     threads: usize,
+    /// How many of the threads are those of the tokio runtime beside this one.
+    threads_of_tokio: usize,
     tasks: Vec<StuckTask>,
 }
 
 impl ShutdownReport {
     pub(super) fn clean() -> Self {
-        Self { threads: 0, tasks: Vec::new() }
+        Self { threads: 0, threads_of_tokio: 0, tasks: Vec::new() }
     }
 
     /// Reports that `workers` have not ended, and what the pools have left. The shutdown began at
@@ -87,7 +89,18 @@ impl ShutdownReport {
             task.name = shared.registry.name_of(task.id);
         }
         tasks.extend(not_started);
-        Self { threads, tasks }
+        Self { threads, threads_of_tokio: 0, tasks }
+    }
+
+    /// Adds the threads of the tokio runtime beside this one, which has not ended. If the last of
+    /// them is past its stop hook, counts that.
+    pub(super) fn add_tokio(&mut self, shared: &Shared) {
+        self.threads_of_tokio = shared.tokio.threads().max(1);
+        self.threads += self.threads_of_tokio;
+    }
+
+    pub(super) fn threads_of_tokio(&self) -> usize {
+        self.threads_of_tokio
     }
 
     /// Returns whether everything came to its end in time: every thread has ended, and every
@@ -98,7 +111,7 @@ impl ShutdownReport {
     }
 
     /// Returns how many threads had not ended. These are more than the stuck tasks if some threads
-    /// were in a hook. See [`ShutdownReport`] for an example.
+    /// were in a hook, or are those of a tokio that runs beside the runtime (feature `tokio`). See [`ShutdownReport`] for an example.
     pub fn stuck_threads(&self) -> usize {
         self.threads
     }
@@ -119,6 +132,9 @@ impl fmt::Display for ShutdownReport {
         match self.threads {
             1 => f.write_str("1 thread has not ended")?,
             threads => write!(f, "{threads} threads have not ended")?,
+        }
+        if self.threads_of_tokio > 0 {
+            write!(f, ", {} of them of tokio", self.threads_of_tokio)?;
         }
         self.tasks.iter().take(MOST).try_for_each(|task| write!(f, "; {task}"))?;
         match self.tasks.len().saturating_sub(MOST) {

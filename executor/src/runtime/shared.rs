@@ -1,6 +1,6 @@
 //! What the threads of one runtime share.
 
-use super::{Fatal, Gate, Hooks, Phase, context, drop_injected};
+use super::{Fatal, Gate, Hooks, Phase, context, drop_injected, tokio};
 use crate::blocking::{Kind, Pool, PoolConfig, Work};
 use crate::elastic::{self, Elastic};
 use crate::handoff::Loan;
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     /// Present if a panic may end the runtime.
     pub(crate) fatal: Option<Fatal>,
     pub(crate) hooks: Hooks,
+    /// The tokio runtime beside this one, if the user asked for it. Set by the builder.
+    pub(crate) tokio: tokio::Beside,
     pub(crate) process: Process,
     /// The number of this runtime within the process. Wraps after a quarter of a million.
     pub(crate) number: u64,
@@ -118,6 +120,7 @@ impl Shared {
             deadlocks: None,
             fatal: hooks.on_task_panic.is_some().then(Fatal::default),
             hooks,
+            tokio: tokio::Beside::default(),
             process: Process::current(),
             // Ordering: relaxed; all that matters is that no two runtimes get the same number.
             number: NUMBER.fetch_add(1, Relaxed) % (1 << 18),

@@ -1,7 +1,7 @@
 //! The end of a runtime. The protocol is in `shutdown.md` beside this file; C1, J1 and the like in
 //! the comments are its steps.
 
-use super::{Shared, ShutdownReport, context, waiting};
+use super::{Shared, ShutdownReport, context, tokio, waiting};
 use crate::handoff::Loan;
 use crate::sched::{PointerSized, Scheduler};
 use crate::sync::{AtomicU8, AtomicUsize, fence};
@@ -323,7 +323,15 @@ pub(crate) fn with_timeout(
     }
     let _in_time = shared.pools().map(|pool| pool.wait_ended(deadline));
     let left = shared.pools().map(|pool| pool.give_up(shared));
-    let report = ShutdownReport::new(shared, &stuck, left, closed);
+    let mut report = ShutdownReport::new(shared, &stuck, left, closed);
+    if !inside && !shared.tokio.wait_ended(deadline) {
+        if shared.gate.phase() == Phase::Terminated {
+            report.add_tokio(shared);
+        } else {
+            // The monitor does not come to it before the tasks that are stuck are gone.
+            shared.tokio.give_up();
+        }
+    }
     if report.is_clean() {
         and_join(shared, threads);
     }
@@ -351,6 +359,7 @@ fn is_one_of(shared: &Shared, threads: &Threads) -> bool {
     let me = thread::current().id();
     threads.iter().any(|thread| thread.thread().id() == me)
         || shared.pools().iter().any(|pool| pool.has(me))
+        || tokio::is_thread_of(shared)
 }
 
 /// Drops on the calling thread what waits or is queued (C2 without a core).

@@ -2,7 +2,7 @@
 
 use super::report::Rounded;
 use super::shared::CREWS;
-use super::{Shared, ShutdownReport};
+use super::{Phase, Shared, ShutdownReport};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
@@ -26,11 +26,16 @@ pub(super) fn until_ended(shared: &Arc<Shared>) {
         let deadline = Some(Instant::now() + pause);
         let workers = shared.gate.wait_ended(deadline);
         let pools = shared.pools().map(|pool| pool.wait_ended(deadline));
-        if workers.is_empty() && pools == [true; CREWS] {
+        let tokio = shared.tokio.wait_ended(deadline);
+        if workers.is_empty() && pools == [true; CREWS] && tokio {
             return;
         }
         let left = shared.pools().map(|pool| pool.left());
-        say(&ShutdownReport::new(shared, &workers, left, began), began.elapsed(), pause == FIRST);
+        let mut report = ShutdownReport::new(shared, &workers, left, began);
+        if !tokio && shared.gate.phase() == Phase::Terminated {
+            report.add_tokio(shared);
+        }
+        say(&report, began.elapsed(), pause == FIRST);
         pause = (2 * pause).min(LONGEST);
     }
 }
@@ -64,11 +69,13 @@ fn say(report: &ShutdownReport, waited: Duration, first: bool) {
     if !waiting.is_empty() {
         others.push(format!("{} in the queue", count(waiting.len(), "blocking job")));
     }
-    if going_on.is_empty() {
-        others.push(format!(
-            "{} in no task, but in a hook perhaps",
-            count(report.stuck_threads(), "thread")
-        ));
+    let of_tokio = report.threads_of_tokio();
+    if of_tokio > 0 {
+        others.push(format!("{} of tokio, in a poll or a blocking job", count(of_tokio, "thread")));
+    }
+    let ours = report.stuck_threads() - of_tokio;
+    if going_on.is_empty() && (ours > 0 || of_tokio == 0) {
+        others.push(format!("{} in no task, but in a hook perhaps", count(ours, "thread")));
     }
     if !others.is_empty() {
         let others = others.join(" and ");

@@ -107,6 +107,7 @@ pub(crate) struct Worker {
 pub(crate) fn run(shared: Arc<Shared>, index: usize) {
     let worker = Worker::new(shared, index, true);
     worker.post().home.bind();
+    worker.shared.tokio.enter_for_good();
     let mut stop = worker.at_work(|| worker.shared.hooks.thread_started());
     let away = loop {
         match stop {

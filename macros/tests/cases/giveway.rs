@@ -24,6 +24,10 @@ pub mod entry {
             self
         }
 
+        pub fn tokio(self, _: bool) -> Self {
+            self
+        }
+
         pub fn timeout_in_ms(self, _: u64) -> Self {
             self
         }

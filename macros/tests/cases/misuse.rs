@@ -78,12 +78,12 @@ mod other_qualifiers {
 
 mod unknown_options {
     #[giveway::main(
-        start_paused = true, //~ `giveway::main` has no option `start_paused`; there are `workers` (or `worker_threads`), `flavor` and `crate`
-        worker = 1 //~ `giveway::main` has no option `worker`; there are `workers` (or `worker_threads`), `flavor` and `crate`
+        start_paused = true, //~ `giveway::main` has no option `start_paused`; there are `workers` (or `worker_threads`), `flavor`, `tokio` and `crate`
+        worker = 1 //~ `giveway::main` has no option `worker`; there are `workers` (or `worker_threads`), `flavor`, `tokio` and `crate`
     )]
     pub async fn main() {}
 
-    #[giveway::test(threads = 1)] //~ `giveway::test` has no option `threads`; there are `timeout`, `detect_deadlock`, `workers` (or `worker_threads`), `flavor` and `crate`
+    #[giveway::test(threads = 1)] //~ `giveway::test` has no option `threads`; there are `timeout`, `detect_deadlock`, `workers` (or `worker_threads`), `flavor`, `tokio` and `crate`
     async fn test() {}
 }
 
@@ -119,6 +119,20 @@ mod bad_values {
     pub async fn path_without_quotes() {}
 }
 
+mod bad_values_of_tokio {
+    #[giveway::main(tokio = 1)] //~ `tokio` is `true` or `false`; `tokio` alone is `tokio = true`
+    pub async fn number() {}
+    #[giveway::test(tokio = "true")] //~ `tokio` is `true` or `false`; `tokio` alone is `tokio = true`
+    async fn string() {}
+    #[giveway::test(tokio = )] //~ `tokio` is `true` or `false`; `tokio` alone is `tokio = true`
+    async fn nothing() {}
+    #[giveway::main(tokio,
+        tokio = false)] //~ `tokio` is given twice
+    pub async fn twice() {}
+    #[giveway::main(tokio true)] //~ expected `name = value`, such as `workers = 4`
+    pub async fn no_equals() {}
+}
+
 mod bad_values_of_tests {
     #[giveway::test(timeout = 30)] //~ `timeout` is a time in quotes, such as `timeout = "30s"`: a whole number from 1 with `ms`, `s` or `min`
     async fn no_unit() {}
@@ -147,7 +161,7 @@ mod bad_values_of_tests {
     #[giveway::test(timeout = "1s",
         timeout = "2s")] //~ `timeout` is given twice
     async fn twice() {}
-    #[giveway::main(timeout = "1s")] //~ `giveway::main` has no option `timeout`; there are `workers` (or `worker_threads`), `flavor` and `crate`
+    #[giveway::main(timeout = "1s")] //~ `giveway::main` has no option `timeout`; there are `workers` (or `worker_threads`), `flavor`, `tokio` and `crate`
     pub async fn of_main() {}
 }
 
@@ -176,7 +190,7 @@ mod twice {
 
 // What is wrong with the options does not hide the function: this one is called, and has its type.
 mod still_there {
-    #[giveway::main(wokers = 4)] //~ `giveway::main` has no option `wokers`; there are `workers` (or `worker_threads`), `flavor` and `crate`
+    #[giveway::main(wokers = 4)] //~ `giveway::main` has no option `wokers`; there are `workers` (or `worker_threads`), `flavor`, `tokio` and `crate`
     pub async fn run() -> u8 {
         5
     }

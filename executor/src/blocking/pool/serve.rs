@@ -54,6 +54,7 @@ impl Pool {
         parker.bind();
         pool.started(me);
         let inside = context::Entered::new(shared.clone());
+        shared.tokio.enter_for_good();
         shared.hooks.thread_started();
         while let Some(duty) = pool.next(shared, me, &parker) {
             match duty {
