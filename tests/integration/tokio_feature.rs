@@ -5,7 +5,7 @@ use super::blocking::threads_named;
 use super::blocking_refused::{HUGE, allow_huge_stacks, refuse_huge_stacks};
 use giveway::task::{self, Class};
 use giveway::{Builder, Runtime, spawn, spawn_background, spawn_blocking, yield_now_if_busy};
-use giveway_tests::{Gate, Log, eventually, isolated, occupy, panic_of, recv, watch};
+use giveway_tests::{Gate, Log, eventually, in_child, isolated, occupy, panic_of, recv, watch};
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -479,4 +479,58 @@ fn tokio_ends_if_the_runtimes_own_threads_cannot_be_started() {
         allow_huge_stacks();
         eventually(|| threads_named("giveway") == 0);
     });
+}
+
+const REMEDY: &str = "`Builder::tokio(true)` or `#[giveway::main(tokio)]`";
+
+#[test]
+fn a_panic_for_want_of_tokio_names_the_remedy_once() {
+    let child =
+        in_child("tokio_feature::a_panic_for_want_of_tokio_names_the_remedy_once", &[], || {
+            let _watch = watch();
+            let runtime = Builder::new().workers(1).build().unwrap();
+            let sleeps = || tokio::time::sleep(Duration::ZERO);
+            for _ in 0..2 {
+                let task = runtime.spawn(async move { sleeps().await });
+                assert!(runtime.block_on(task).unwrap_err().is_panic());
+            }
+            let job = runtime.spawn_blocking(move || drop(sleeps()));
+            assert!(runtime.block_on(job).unwrap_err().is_panic());
+        });
+    if let Some(child) = child {
+        child.assert_success();
+        assert_eq!(child.output.matches(REMEDY).count(), 1, "{}", child.output);
+    }
+}
+
+#[test]
+fn a_panic_for_want_of_tokio_in_main_itself_names_the_remedy() {
+    let name = "tokio_feature::a_panic_for_want_of_tokio_in_main_itself_names_the_remedy";
+    if let Some(child) = in_child(name, &[], not_by_the_attribute) {
+        assert!(!child.status.success());
+        assert_eq!(child.output.matches(REMEDY).count(), 1, "{}", child.output);
+    }
+}
+
+/// With a tokio beside the runtime the sentence has another cause, which the hint would hide.
+#[test]
+fn other_panics_name_no_remedy() {
+    let child = in_child("tokio_feature::other_panics_name_no_remedy", &[], || {
+        let _watch = watch();
+        let plain = Builder::new().workers(1).build().unwrap();
+        let task = plain.spawn(async { panic!("there is no reactor in this kitchen") });
+        assert!(plain.block_on(task).unwrap_err().is_panic());
+        let runtime = runtime(1);
+        let same_words = runtime.spawn(async {
+            panic!(
+                "there is no reactor running, must be called from the context of a Tokio 1.x \
+                 runtime"
+            )
+        });
+        assert!(runtime.block_on(same_words).unwrap_err().is_panic());
+    });
+    if let Some(child) = child {
+        child.assert_success();
+        assert!(!child.output.contains(REMEDY), "{}", child.output);
+    }
 }

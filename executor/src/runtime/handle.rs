@@ -1,7 +1,7 @@
 //! Handles, by which a runtime is used from any thread.
 
 use super::block_on;
-use super::{Shared, context};
+use super::{Shared, context, hint};
 use crate::blocking;
 use crate::handoff::on_any_thread;
 use crate::metrics::{Dump, Metrics};
@@ -197,7 +197,7 @@ impl Handle {
         on_any_thread(|| {
             let _inside = self.enter();
             let _tokio = self.shared.tokio.enter();
-            block_on::block_on(&self.shared, place, future)
+            hint::around(&self.shared, || block_on::block_on(&self.shared, place, future))
         })
     }
 

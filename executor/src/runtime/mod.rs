@@ -6,6 +6,7 @@ pub(crate) mod context;
 mod default;
 mod fatal;
 mod handle;
+pub(crate) mod hint;
 mod hooks;
 pub(crate) mod host;
 mod report;

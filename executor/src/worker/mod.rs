@@ -23,7 +23,7 @@ pub(crate) use post::Post;
 
 use crate::handoff::Loan;
 use crate::metrics::{Sampler, Tally};
-use crate::runtime::{PanicPolicy, Shared, context};
+use crate::runtime::{PanicPolicy, Shared, context, hint};
 use crate::sched::{Announce, Local, Way, Yielded};
 use crate::stopwatch::Stopwatch;
 use crate::task::{Class, Id, Mark, Meta, Runnable};
@@ -200,6 +200,7 @@ pub(crate) fn task_panicked(meta: &Meta, payload: &(dyn Any + Send)) {
     // SAFETY: the runtime is alive. A thread that polls a task or runs a job is a thread of the
     // runtime, and holds a count.
     let shared = unsafe { meta.runtime() };
+    hint::after_panic(&shared, payload);
     match shared.hooks.task_panicked(meta, payload) {
         PanicPolicy::Continue => {}
         PanicPolicy::Shutdown => shared.close_after_panic(meta, payload),
