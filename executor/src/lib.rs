@@ -109,6 +109,6 @@ pub use handoff::block_in_place;
 pub use monitor::{ExpectedWake, LongPoll};
 pub use runtime::{
     Builder, EnterGuard, Handle, MAX_WORKERS, PanicPolicy, Runtime, ShutdownReport, StuckTask,
-    TaskPanic, block_on, should_yield, yield_now_if_busy,
+    TaskMeta, TaskPanic, block_on, should_yield, yield_now_if_busy,
 };
 pub use task::{spawn, spawn_background, spawn_pinned, yield_now};

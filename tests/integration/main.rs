@@ -67,6 +67,7 @@ mod shutdown_says;
 mod shutdown_timeout;
 mod spares;
 mod spawn;
+mod spawn_hook;
 mod spec;
 mod teardown;
 #[cfg(target_os = "linux")]

@@ -2,7 +2,7 @@
 
 use super::Kind;
 use crate::runtime::{Shared, context};
-use crate::task::{self, Class, JoinHandle, Runnable};
+use crate::task::{self, Class, Id, JoinHandle, Runnable};
 use async_task::ScheduleInfo;
 use std::future::Future;
 use std::panic::Location;
@@ -100,8 +100,9 @@ where
     shared.refuse_in_forked_child();
     let class = class.unwrap_or_else(|| task::spawning::class_in(shared));
     let job = Job(Some(f));
+    let (shared_ptr, id) = (Arc::as_ptr(shared), Id::next());
     let (runnable, handle) =
-        task::allocate_with(Arc::as_ptr(shared), name, class, location, job, never_again);
+        task::allocate_with(shared_ptr, id, name, class, location, job, never_again);
     let kind = if class == Class::Background { Kind::Background } else { Kind::Blocking };
     // If the pool gives the job back, dropping it tells the handle.
     drop(shared.pool_of(kind).submit(shared, runnable));

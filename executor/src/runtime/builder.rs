@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tokio")]
 use super::tokio;
-use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskPanic};
+use super::{Handle, Hooks, PanicPolicy, Runtime, Shared, TaskMeta, TaskPanic};
 use crate::blocking::{Kind, PoolConfig};
 use crate::elastic::{self, Elastic};
 use crate::monitor::LongPoll;
@@ -341,6 +341,48 @@ impl Builder {
     /// ```
     pub fn on_thread_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
         self.hooks.on_thread_stop = Some(Arc::new(hook));
+        self
+    }
+
+    /// Sets a function that is called for each task that is spawned onto the runtime, with the
+    /// task's id, name, class and spawn location.
+    ///
+    /// The thread that spawns calls it, before the task is queued: the task is not polled before
+    /// the function has returned. It is called however the task is spawned, and also if the runtime
+    /// has been shut down and the task is cancelled at once. It is not called for blocking jobs,
+    /// nor for the future of a [`block_on`](crate::block_on).
+    ///
+    /// The function is part of every spawn, so it should be short. It may do what the code that
+    /// spawns may do: block in place, drop the runtime, or spawn, which calls it again for the new
+    /// task. A panic in it is contained, and the task is spawned all the same. Without a function a
+    /// spawn costs one branch more.
+    ///
+    /// # Not guaranteed
+    ///
+    /// That the task is ever polled: it may be aborted first, or the runtime may end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    ///
+    /// let spawned = Arc::new(AtomicUsize::new(0));
+    /// let count = spawned.clone();
+    /// let runtime = giveway::Builder::new()
+    ///     .on_task_spawn(move |meta| {
+    ///         println!("task {} from {}", meta.id(), meta.spawned_at());
+    ///         count.fetch_add(1, Relaxed);
+    ///     })
+    ///     .build()?;
+    /// runtime.block_on(async {
+    ///     giveway::spawn(async { giveway::spawn(async {}).await }).await.unwrap().unwrap();
+    /// });
+    /// assert_eq!(spawned.load(Relaxed), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_task_spawn(mut self, hook: impl Fn(&TaskMeta<'_>) + Send + Sync + 'static) -> Self {
+        self.hooks.on_task_spawn = Some(Arc::new(hook));
         self
     }
 

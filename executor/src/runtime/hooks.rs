@@ -1,7 +1,7 @@
 //! The functions that the user has registered to be called.
 
 use crate::monitor::LongPoll;
-use crate::task::{Id, Meta, contain, drop_contained};
+use crate::task::{Class, Id, Meta, contain, drop_contained};
 use std::any::Any;
 use std::fmt;
 use std::panic::Location;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 type ThreadHook = Arc<dyn Fn() + Send + Sync>;
+type SpawnHook = Arc<dyn Fn(&TaskMeta<'_>) + Send + Sync>;
 type LongPollHook = Arc<dyn Fn(&LongPoll) + Send + Sync>;
 type PanicHook = Arc<dyn Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync>;
 
@@ -18,6 +19,7 @@ type PanicHook = Arc<dyn Fn(&TaskPanic<'_>) -> PanicPolicy + Send + Sync>;
 pub(crate) struct Hooks {
     pub(crate) on_thread_start: Option<ThreadHook>,
     pub(crate) on_thread_stop: Option<ThreadHook>,
+    pub(crate) on_task_spawn: Option<SpawnHook>,
     pub(crate) on_task_panic: Option<PanicHook>,
     pub(crate) on_long_poll: Option<LongPollHook>,
     pub(crate) long_poll_threshold: Duration,
@@ -30,6 +32,7 @@ impl Default for Hooks {
         Self {
             on_thread_start: None,
             on_thread_stop: None,
+            on_task_spawn: None,
             on_task_panic: None,
             on_long_poll: None,
             long_poll_threshold: Duration::from_millis(10),
@@ -41,11 +44,24 @@ impl Default for Hooks {
 
 impl Hooks {
     pub(crate) fn thread_started(&self) {
-        call(self.on_thread_start.as_ref());
+        if let Some(hook) = &self.on_thread_start {
+            call(|| hook());
+        }
     }
 
     pub(crate) fn thread_stopping(&self) {
-        call(self.on_thread_stop.as_ref());
+        if let Some(hook) = &self.on_thread_stop {
+            call(|| hook());
+        }
+    }
+
+    /// Tells the user's hook, if there is one, of a task that is about to be queued. The hook may
+    /// block in place: afterwards the worker of this thread may have lost its core.
+    #[inline]
+    pub(crate) fn task_spawned<'a>(&self, meta: impl FnOnce() -> TaskMeta<'a>) {
+        if let Some(hook) = &self.on_task_spawn {
+            tell(hook, &meta());
+        }
     }
 
     /// Tells the user's hook, if there is one, that a task has panicked. Returns what to do next.
@@ -59,8 +75,15 @@ impl Hooks {
     }
 }
 
-fn call(hook: Option<&ThreadHook>) {
-    if let Some(Err(payload)) = hook.map(|hook| contain(|| hook())) {
+#[cold]
+#[inline(never)]
+fn tell(hook: &SpawnHook, meta: &TaskMeta<'_>) {
+    call(|| hook(meta));
+}
+
+/// Calls a hook whose panic is of no consequence.
+fn call(hook: impl FnOnce()) {
+    if let Err(payload) = contain(hook) {
         drop_contained(payload);
     }
 }
@@ -70,10 +93,80 @@ impl fmt::Debug for Hooks {
         f.debug_struct("Hooks")
             .field("on_thread_start", &self.on_thread_start.is_some())
             .field("on_thread_stop", &self.on_thread_stop.is_some())
+            .field("on_task_spawn", &self.on_task_spawn.is_some())
             .field("on_task_panic", &self.on_task_panic.is_some())
             .field("on_long_poll", &self.on_long_poll.is_some())
             .field("long_poll_threshold", &self.long_poll_threshold)
             .finish()
+    }
+}
+
+/// A task that is being spawned. A hook gets it; see
+/// [`Builder::on_task_spawn`](super::Builder::on_task_spawn).
+///
+/// # Examples
+///
+/// ```
+/// use giveway::task::{self, Class};
+/// use std::sync::mpsc;
+///
+/// let (sent, spawned) = mpsc::channel();
+/// let runtime = giveway::Builder::new()
+///     .workers(1)
+///     .on_task_spawn(move |meta| {
+///         let name = meta.name().map(str::to_owned);
+///         sent.send((meta.id(), name, meta.class(), meta.spawned_at())).unwrap();
+///     })
+///     .build()?;
+/// let task = task::Builder::new().name("baker").class(Class::Background);
+/// let task = task.spawn_on(async {}, runtime.handle());
+/// let (id, name, class, spawned_at) = spawned.recv().unwrap();
+/// assert_eq!((id, name.as_deref(), class), (task.id(), Some("baker"), Class::Background));
+/// assert_eq!(spawned_at.file(), file!());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TaskMeta<'a> {
+    id: Id,
+    name: Option<&'a str>,
+    class: Class,
+    spawned_at: &'static Location<'static>,
+}
+
+impl<'a> TaskMeta<'a> {
+    pub(crate) fn new(
+        id: Id,
+        name: Option<&'a str>,
+        class: Class,
+        spawned_at: &'static Location<'static>,
+    ) -> Self {
+        Self { id, name, class, spawned_at }
+    }
+
+    /// Returns what the hook is told of a task that is allocated.
+    pub(crate) fn of(meta: &'a Meta) -> Self {
+        Self::new(meta.id, meta.name(), meta.class(), meta.location())
+    }
+
+    /// Returns the task's number. See [`TaskMeta`] for an example.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Returns the task's name, if it was given one. See [`TaskMeta`] for an example.
+    pub fn name(&self) -> Option<&'a str> {
+        self.name
+    }
+
+    /// Returns the task's class: the one that it was given, or has inherited. See [`TaskMeta`] for
+    /// an example.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Returns the place where the task is spawned. See [`TaskMeta`] for an example.
+    pub fn spawned_at(&self) -> &'static Location<'static> {
+        self.spawned_at
     }
 }
 

@@ -21,7 +21,7 @@ mod waiting;
 
 pub use builder::{Builder, MAX_WORKERS};
 pub use handle::{EnterGuard, Handle};
-pub use hooks::{PanicPolicy, TaskPanic};
+pub use hooks::{PanicPolicy, TaskMeta, TaskPanic};
 pub use host::{should_yield, yield_now_if_busy};
 pub use report::{ShutdownReport, StuckTask};
 

@@ -4,7 +4,7 @@
 use super::contain::{Contained, contain, drop_contained};
 use super::error::Reason;
 use super::id::dropping;
-use super::{Class, InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
+use super::{Class, Id, InPlace, JoinError, JoinHandle, Meta, Payload, Runnable};
 use crate::runtime::Shared;
 use crate::worker;
 use async_task::{ScheduleInfo, WithInfo};
@@ -32,13 +32,14 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    allocate_with(shared, name, class, location, future, worker::schedule)
+    allocate_with(shared, Id::next(), name, class, location, future, worker::schedule)
 }
 
-/// Allocates a task like [`allocate`], with a schedule function of its own.
+/// Allocates a task like [`allocate`], with an id and a schedule function of its own.
 #[inline]
 pub(crate) fn allocate_with<F>(
     shared: *const Shared,
+    id: Id,
     name: Option<Box<str>>,
     class: Class,
     location: &'static Location<'static>,
@@ -60,7 +61,7 @@ where
     );
     // SAFETY: this is the first access to the metadata, and the only `write`. No other thread can
     // reach it: the task is in no queue, and has been neither polled nor dropped.
-    let meta = unsafe { runnable.metadata().write(Meta::new(shared, name, class, location)) };
+    let meta = unsafe { runnable.metadata().write(Meta::new(shared, id, name, class, location)) };
     meta.remember_waker(runnable.waker());
     (runnable, JoinHandle::new(task))
 }

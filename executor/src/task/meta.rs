@@ -236,6 +236,7 @@ impl Meta {
     #[inline(always)]
     pub(crate) fn new(
         shared: *const Shared,
+        id: Id,
         name: Option<Box<str>>,
         class: Class,
         location: &'static Location<'static>,
@@ -248,7 +249,7 @@ impl Meta {
         };
         Self {
             shared,
-            id: Id::next(),
+            id,
             origin,
             links: Links::new(),
             waker: Cell::new(None),
@@ -286,6 +287,11 @@ impl Meta {
     #[inline]
     pub(crate) fn is_background(&self) -> bool {
         self.traits.get() & BACKGROUND != 0
+    }
+
+    /// Returns the task's class.
+    pub(crate) fn class(&self) -> Class {
+        if self.is_background() { Class::Background } else { Class::Foreground }
     }
 
     /// Pins the task to this worker. For the spawning thread, before it pushes the task.

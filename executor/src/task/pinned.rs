@@ -8,8 +8,8 @@
 //! crosses threads is the function that makes it, and the task's output. The types cannot say so,
 //! and [`Pinned`] asserts it.
 
-use crate::runtime::{Phase, Shared, context};
-use crate::task::{self, Class, JoinHandle, Runnable};
+use crate::runtime::{Phase, Shared, TaskMeta, context};
+use crate::task::{self, Class, Id, JoinHandle, Runnable};
 use async_task::ScheduleInfo;
 use std::future::Future;
 use std::mem::ManuallyDrop;
@@ -91,6 +91,10 @@ where
         );
     }
     let class = class.unwrap_or_else(|| super::spawning::class_in(shared));
+    let id = Id::next();
+    // The hook comes before the lodging: it is the user's code, and may drop the runtime. The drop
+    // waits for the worker, which would wait for the lodging.
+    shared.hooks.task_spawned(|| TaskMeta::new(id, name.as_deref(), class, location));
     let lodging = Lodging::new(shared, worker);
     let worker = lodging.worker;
     // The look at the gate comes after the count of the lodging. If the runtime is open now, the
@@ -101,7 +105,7 @@ where
     let admitted = lodging.is_some();
     let future = Pinned { state: State::Unmade(Some(f)), _lodging: lodging };
     let (runnable, handle) =
-        task::allocate_with(Arc::as_ptr(shared), name, class, location, future, schedule);
+        task::allocate_with(Arc::as_ptr(shared), id, name, class, location, future, schedule);
     runnable.metadata().pin_to(worker);
     if admitted {
         if runnable.metadata().name().is_some() {

@@ -4,7 +4,7 @@
 //! rules, and queues of their own.
 
 use super::{Class, JoinHandle, Runnable, allocate};
-use crate::runtime::{Shared, context, default_runtime};
+use crate::runtime::{Shared, TaskMeta, context, default_runtime};
 use crate::worker::Worker;
 use std::future::Future;
 use std::panic::Location;
@@ -52,13 +52,19 @@ impl<'a> Current<'a> {
         handle
     }
 
+    /// Returns the runtime.
+    #[inline]
+    fn runtime(self) -> &'a Arc<Shared> {
+        match self {
+            Self::Worker(worker) => worker.shared(),
+            Self::Outside(shared) => shared,
+        }
+    }
+
     #[inline]
     #[track_caller]
     fn shared(self) -> *const Shared {
-        let shared = match self {
-            Self::Worker(worker) => worker.shared(),
-            Self::Outside(shared) => shared,
-        };
+        let shared = self.runtime();
         // Checked on a worker too: a task may fork.
         shared.refuse_in_forked_child();
         Arc::as_ptr(shared)
@@ -74,8 +80,32 @@ impl<'a> Current<'a> {
         }
     }
 
+    /// Queues a new task, of which the user's hook is told first.
     #[inline]
     fn submit(self, runnable: Runnable) {
+        if self.runtime().hooks.on_task_spawn.is_some() {
+            self.tell_and_submit(runnable);
+        } else {
+            self.submit_untold(runnable);
+        }
+    }
+
+    /// Tells the user's hook of a new task, and queues the task.
+    #[cold]
+    #[inline(never)]
+    fn tell_and_submit(self, runnable: Runnable) {
+        // 1. The runtime is counted: the hook may leave it, if this thread has entered it, and drop
+        //    it.
+        let shared = Arc::clone(self.runtime());
+        shared.hooks.task_spawned(|| TaskMeta::of(runnable.metadata()));
+        // 2. The place of the task is looked up anew: the hook may have blocked in place, and the
+        //    worker may have lost its core in that call.
+        // SAFETY: the reference is used in this frame and in calls from it, and is not stored.
+        Current::of(&shared, unsafe { context::worker() }).submit_untold(runnable);
+    }
+
+    #[inline]
+    fn submit_untold(self, runnable: Runnable) {
         match self {
             Self::Worker(worker) => worker.submit(runnable),
             Self::Outside(shared) => shared.submit(runnable),
@@ -162,6 +192,7 @@ where
     let (runnable, handle) = allocate(current.shared(), name, class, location, future);
     runnable.metadata().set_preemptible_by_user(lowered);
     if lowered {
+        shared.hooks.task_spawned(|| TaskMeta::of(runnable.metadata()));
         shared.submit_lowered(runnable);
     } else {
         current.submit(runnable);
