@@ -80,7 +80,7 @@ enum Stage {
     SearchReactor(Rounds),
     Linger(Rounds),
     /// While the runtime closes: what other cores have, slots included, and the yield queue.
-    Rest,
+    Elsewhere,
     Sleep,
 }
 
@@ -208,7 +208,7 @@ impl<T: PointerSized> Scheduler<T> {
             Stage::Reactor => (Stage::Pinned, Step::Look),
             Stage::Pinned => {
                 let searches = Stage::Resume { searched_all: false };
-                let next = if finder.closing { Stage::Rest } else { searches };
+                let next = if finder.closing { Stage::Elsewhere } else { searches };
                 match self.next_before_pinned(core) {
                     Some((task, source)) => (next, Step::Run(task, source)),
                     None => (next, Step::GoOn),
@@ -247,7 +247,7 @@ impl<T: PointerSized> Scheduler<T> {
                 let lingers = self.yielded.is_empty() && core.linger().pays();
                 (next, if lingers { Step::Linger } else { Step::GoOn })
             }
-            Stage::Rest => {
+            Stage::Elsewhere => {
                 let stolen = self.steal(core, SEARCH_ROUNDS - 1, true);
                 (Stage::Sleep, run(stolen.or_else(|| self.take_global())))
             }

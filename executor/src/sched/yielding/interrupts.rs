@@ -131,7 +131,7 @@ impl Interrupts {
     }
 
     /// Sets a core's flag without counting a request. Called by the core's holder, which asks
-    /// itself, and by [`Self::interrupt`].
+    /// itself, and by [`Self::raise`].
     pub(crate) fn raise_own(&self, core: usize) {
         let interrupt = &self.interrupts[core];
         if !interrupt.flag.load(Relaxed) {

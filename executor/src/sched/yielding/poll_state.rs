@@ -1,8 +1,8 @@
 //! What a core knows of the task that it runs: whether the task can give way, and whether it was
 //! told to. A thread in `block_on` has no core, but it has such a state too.
 //!
-//! Private to the thread. Each poll begins by setting all of it, so nothing of one task is left for
-//! the next.
+//! Private to the thread. Each poll begins by setting what belongs to the task, so nothing of one
+//! task is left for the next. Whether the core is armed, and the look timer, outlive the poll.
 
 use super::LookTimer;
 use std::cell::Cell;
