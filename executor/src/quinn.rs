@@ -187,7 +187,9 @@ mod tests {
     /// buffers as the system likes.
     #[test]
     fn segments_and_marks_of_congestion_arrive() {
-        crate::block_on(async {
+        // A runtime of its own: the default one would still be there at the end of the process.
+        let runtime = crate::Builder::new().workers(1).build().unwrap();
+        runtime.block_on(async {
             let socket = || Socket::new(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
             let (here, there) = (socket(), socket());
             let segments = here.max_transmit_segments().min(8);
