@@ -177,7 +177,7 @@ impl TaskDump {
             Place::Yielded => (TaskState::GaveWay, None),
             Place::Waiting(tick) => (TaskState::Waiting, Some(Mark::waited(tick, now))),
         };
-        let class = if meta.is_background() { Class::Background } else { Class::Foreground };
+        let class = meta.class();
         let name = meta.name().map(str::to_owned);
         Self { id: meta.id, name, class, state, spawned_at: meta.location(), waits, overrun: false }
     }

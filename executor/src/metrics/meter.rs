@@ -230,7 +230,7 @@ impl Meter {
         now: u64,
     ) {
         let stamp = self.stamps.take(number);
-        let class = if meta.is_background() { Class::Background } else { Class::Foreground };
+        let class = meta.class();
         let why = if gave_way { Waited::GaveWay } else { Waited::Turn };
         self.core(core).waited(class, why, now.saturating_sub(stamp.since));
         if class == Class::Foreground && why == Waited::Turn && !meta.is_paced() {
